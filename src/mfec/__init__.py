@@ -1,0 +1,50 @@
+"""Model-free episodic control (Blundell et al., 2016): an agent that remembers its best returns and replays them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mfec.agent import MFEC
+    from mfec.callback import Callback, Game
+    from mfec.checkpoint import CheckpointError
+    from mfec.config import AgentConfig
+    from mfec.embeddings import Identity, RandomProjection
+    from mfec.envs import make_atari, make_env
+    from mfec.memory import EpisodicMemory
+
+__version__ = "0.1.0"
+
+# Imported when first used: `mfec --help` must not wait for a compiler.
+_HOMES = {
+    "MFEC": "mfec.agent",
+    "AgentConfig": "mfec.config",
+    "Callback": "mfec.callback",
+    "CheckpointError": "mfec.checkpoint",
+    "EpisodicMemory": "mfec.memory",
+    "Game": "mfec.callback",
+    "Identity": "mfec.embeddings",
+    "RandomProjection": "mfec.embeddings",
+    "make_atari": "mfec.envs",
+    "make_env": "mfec.envs",
+}
+
+__all__ = [
+    "MFEC",
+    "AgentConfig",
+    "Callback",
+    "CheckpointError",
+    "EpisodicMemory",
+    "Game",
+    "Identity",
+    "RandomProjection",
+    "make_atari",
+    "make_env",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'mfec' has no attribute {name!r}")

@@ -1,0 +1,40 @@
+"""What hangs off the learning loop: logging, checkpoints, displays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mfec.agent import MFEC
+
+
+@dataclass(frozen=True)
+class Game:
+    """A finished game, whatever ended it."""
+
+    frames: int  # of the run, when the game ended
+    episode: int  # number of the game, from 1
+    score: float  # undiscounted sum of raw rewards
+    length_frames: int
+
+
+@dataclass
+class Tally:
+    """Counts since the last time somebody took them."""
+
+    steps: int = 0
+    lookups: int = 0
+    exact: int = 0
+    exact_chosen: int = 0
+    lookup_seconds: float = 0.0
+
+
+class Callback:
+    """Override what is of use."""
+
+    def on_game(self, agent: MFEC, game: Game) -> None:
+        """A game has ended and its episode is in the memory."""
+
+    def on_step(self, agent: MFEC) -> None:
+        """All lanes have made a step; the agent is in a state that can be saved."""

@@ -1,0 +1,137 @@
+"""Checkpoints: a directory of safetensors files and one JSON manifest with their checksums. Loading runs nothing.
+
+The data files of a new checkpoint get new names; then one atomic rename of the manifest makes them the checkpoint,
+and the old files go. Killed at any moment, the directory holds the old checkpoint or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+MANIFEST = "manifest.json"
+FORMAT = "mfec checkpoint"
+VERSION = 1
+
+Tensors = Mapping[str, NDArray[Any]]
+
+
+class CheckpointError(Exception):
+    """A checkpoint that cannot be written or read; the message says which file and what is wrong."""
+
+
+def write_checkpoint(
+    path: str | Path, *, kind: str, state: Mapping[str, Any], tensors: Mapping[str, Tensors]
+) -> None:
+    """Replace the checkpoint in directory `path` atomically.
+
+    kind: what it holds ("memory", "agent"); state: what JSON can hold; tensors: file name (without ending) to its
+    tensors. If the disk is full or the write fails otherwise, the last good checkpoint stays and the error says so.
+    """
+    directory = Path(path)
+    written: list[Path] = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        generation = 1 + max((_generation(file) for file in directory.iterdir()), default=0)
+        files = {}
+        for name, arrays in tensors.items():
+            file = directory / f"{name}-{generation}.safetensors"
+            written.append(file)
+            save_file(dict(arrays), file)
+            _sync(file)
+            files[name] = {"file": file.name, "bytes": file.stat().st_size, "sha256": _sha256(file)}
+        body = {"format": FORMAT, "version": VERSION, "kind": kind, "files": files, "state": state}
+        draft = directory / f"{MANIFEST}-{generation}.draft"
+        written.append(draft)
+        draft.write_text(json.dumps({**body, "sha256": _body_sha256(body)}, indent=1) + "\n")
+        _sync(draft)
+        os.replace(draft, directory / MANIFEST)
+        _sync(directory)
+    except (OSError, SafetensorError) as error:
+        for file in written:
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+        kept = "the last good checkpoint is kept" if (directory / MANIFEST).exists() else "nothing is kept"
+        raise CheckpointError(f"cannot save {directory}: {error}; {kept}") from None
+    current = {entry["file"] for entry in files.values()}
+    for file in directory.iterdir():
+        if _generation(file) and file.name not in current:
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def read_checkpoint(
+    path: str | Path, *, kind: str
+) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
+    """State and tensors of the checkpoint in directory `path`, every byte checked."""
+    directory = Path(path)
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
+        raise CheckpointError(f"{directory} holds no checkpoint: {MANIFEST} is missing")
+    try:
+        body = json.loads(manifest.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{manifest} cannot be read: {error}") from None
+    except (ValueError, RecursionError):
+        raise CheckpointError(f"{manifest} is damaged: it is not valid JSON") from None
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise CheckpointError(f"{manifest} is not the manifest of an {FORMAT}")
+    if body.get("version") != VERSION:
+        raise CheckpointError(
+            f"{manifest} has format version {body.get('version')!r}, this program reads {VERSION}"
+        )
+    if body.pop("sha256", None) != _body_sha256(body):
+        raise CheckpointError(f"{manifest} is damaged: its checksum does not match")
+    if body.get("kind") != kind:
+        raise CheckpointError(
+            f"{directory} holds the checkpoint of a {body.get('kind')!r}, not of a {kind!r}"
+        )
+    tensors = {}
+    for name, entry in body["files"].items():
+        file = directory / Path(entry["file"]).name
+        if not file.is_file():
+            raise CheckpointError(f"{file} is missing")
+        if file.stat().st_size != entry["bytes"]:
+            raise CheckpointError(
+                f"{file} is damaged: {file.stat().st_size} bytes instead of {entry['bytes']}"
+            )
+        if _sha256(file) != entry["sha256"]:
+            raise CheckpointError(f"{file} is damaged: its checksum does not match")
+        try:
+            tensors[name] = load_file(file)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise CheckpointError(f"{file} cannot be read: {error}") from None
+    return body["state"], tensors
+
+
+def _generation(file: Path) -> int:
+    """Number of the checkpoint that a data file or a draft belongs to, 0 for any other file."""
+    match = re.fullmatch(r"[\w.]+-(\d+)\.(?:safetensors|draft)", file.name)
+    return int(match[1]) if match else 0
+
+
+def _body_sha256(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,63 @@
+"""Embeddings phi: from an observation to a state, a float32 vector."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol, Self
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mfec.embeddings.identity import Identity
+from mfec.embeddings.random_projection import RandomProjection
+
+__all__ = ["EMBEDDINGS", "Embedding", "Identity", "RandomProjection", "make_embedding", "restore_embedding"]
+
+EMBEDDINGS = ("auto", "random_projection", "identity")
+
+
+class Embedding(Protocol):
+    """What the agent asks of an embedding."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
+        """States, float32 (n, dim), of a batch of observations (n, ...)."""
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps."""
+
+    @classmethod
+    def restore(cls, tensors: dict[str, NDArray[Any]]) -> Self:
+        """The embedding of which `tensors()` were kept."""
+
+
+def make_embedding(
+    name: str, space: spaces.Box | spaces.Discrete[Any], dim: int, seed: np.random.SeedSequence
+) -> Embedding:
+    """The embedding of that name for observations of that space; `dim` is the size of a projection.
+
+    `auto` projects observations of more than `dim` numbers and takes the others as they are.
+    """
+    one_hot = isinstance(space, spaces.Discrete)
+    size = int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape)
+    if name == "auto":
+        name = "random_projection" if size > dim and not one_hot else "identity"
+    if name == "identity":
+        return Identity(size, one_hot=one_hot)
+    if name == "random_projection":
+        return RandomProjection(size, dim, seed=seed, one_hot=one_hot)
+    raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(EMBEDDINGS)}")
+
+
+def restore_embedding(name: str, tensors: dict[str, NDArray[Any]]) -> Embedding:
+    """The embedding of that name of which `tensors()` were kept."""
+    kinds: dict[str, type[Embedding]] = {"random_projection": RandomProjection, "identity": Identity}
+    if name not in kinds:
+        raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(kinds)}")
+    return kinds[name].restore(tensors)

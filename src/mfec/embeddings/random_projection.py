@@ -1,0 +1,108 @@
+"""The random projection phi(o) = A o of section 3 of the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+# Entries of A are rounded to multiples of 2**-20. A sum of such numbers times bytes then fits the 53 bits of a float64
+# without rounding, in whatever order it is taken: a state is the same for every batch size, thread count and device.
+RESOLUTION = 2.0**20
+LARGEST = 8.0  # a standard normal number beyond 8 comes once in 10**15
+
+
+class RandomProjection:
+    """States that are random mixtures of an observation's numbers, with weights from a standard Gaussian.
+
+    Args:
+        observation_size: how many numbers an observation has, for example 84 * 84.
+        dim: numbers in a state; the paper has 64.
+        seed: where the weights come from.
+        one_hot: whether observations are whole numbers below `observation_size`, projected as one-hot vectors.
+
+    >>> projection = RandomProjection(84 * 84, seed=0)
+    >>> projection(np.zeros((3, 84, 84), np.uint8)).shape
+    (3, 64)
+    """
+
+    name = "random_projection"
+
+    def __init__(
+        self,
+        observation_size: int,
+        dim: int = 64,
+        *,
+        seed: int | np.random.SeedSequence | None = None,
+        one_hot: bool = False,
+    ) -> None:
+        weights = np.random.default_rng(seed).standard_normal((observation_size, dim))
+        self._weights = np.clip(np.round(weights * RESOLUTION) / RESOLUTION, -LARGEST, LARGEST)
+        self.one_hot = one_hot
+        self._forget()
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a state."""
+        return int(self._weights.shape[1])
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """A, float64 (dim, observation_size)."""
+        return self._weights.T
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
+        """States, float32 (n, dim), of a batch of observations (n, ...)."""
+        if self.one_hot:
+            return self._weights[observations.reshape(-1)].astype(np.float32)
+        rows = np.ascontiguousarray(observations).reshape(len(observations), -1)
+        if rows.shape[1] != len(self._weights):
+            raise ValueError(f"an observation has {len(self._weights)} numbers here, not {rows.shape[1]}")
+        if rows.dtype != np.uint8:
+            states = np.zeros((len(rows), self.dim))
+            _add_product(rows.astype(np.float64), self._weights, states)
+            return states.astype(np.float32)
+        # Consecutive frames differ in some hundred of 7056 pixels. Since the sums are exact, adding what changed to
+        # the last state gives the bits of the full product at a tenth of its cost.
+        if self._last.shape != rows.shape:
+            self._last, self._sums = np.zeros_like(rows), np.zeros((len(rows), self.dim))
+        _add_changes(rows, self._last, self._weights, self._sums)
+        return self._sums.astype(np.float32)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps. Multiples of 2**-20 up to 8 fit a float32 without rounding."""
+        return {"weights": self._weights.astype(np.float32), "one_hot": np.array([self.one_hot])}
+
+    @classmethod
+    def restore(cls, tensors: dict[str, NDArray[Any]]) -> RandomProjection:
+        """The projection of which `tensors()` were kept."""
+        projection = cls.__new__(cls)
+        projection._weights = tensors["weights"].astype(np.float64)
+        projection.one_hot = bool(tensors["one_hot"][0])
+        projection._forget()
+        return projection
+
+    def _forget(self) -> None:
+        self._last = np.zeros((0, 0), np.uint8)
+        self._sums = np.zeros((0, 0))
+
+
+@numba.njit(cache=True)  # type: ignore[misc]
+def _add_changes(rows, last, weights, sums):  # type: ignore[no-untyped-def]
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            if rows[i, j] != last[i, j]:
+                change = float(rows[i, j]) - float(last[i, j])
+                for d in range(sums.shape[1]):
+                    sums[i, d] += change * weights[j, d]
+                last[i, j] = rows[i, j]
+
+
+@numba.njit(cache=True)  # type: ignore[misc]
+def _add_product(rows, weights, sums):  # type: ignore[no-untyped-def]
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            for d in range(sums.shape[1]):
+                sums[i, d] += rows[i, j] * weights[j, d]

@@ -1,0 +1,79 @@
+"""Environments by name: Atari games by their short names, everything else by its Gymnasium id."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from mfec.envs.atari import MAX_FRAMES, atari_games, make_atari
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """Settings of the environments."""
+
+    n_envs: int = 1
+    """Environments that step together and share one memory; 1 is the paper's algorithm."""
+    frame_stack: int = 1
+    """Atari: frames in an observation."""
+    sticky_actions: float = 0.0
+    """Atari: chance, in each frame, that the last action is repeated."""
+    max_frames: int = MAX_FRAMES
+    """Atari: frames after which a game is cut off."""
+
+    def __post_init__(self) -> None:
+        if self.n_envs < 1:
+            raise ValueError(f"n_envs must be at least 1, not {self.n_envs}")
+
+
+def make_env(
+    name: str, config: EnvConfig | None = None, *, render_mode: str | None = None
+) -> gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]:
+    """The environment of that name: one for `n_envs=1`, else a vector environment."""
+    config = config or EnvConfig()
+    if _is_gymnasium_id(name):
+        if (config.frame_stack, config.sticky_actions, config.max_frames) != (1, 0.0, MAX_FRAMES):
+            raise ValueError(
+                f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}"
+            )
+        if config.n_envs == 1:
+            return gymnasium.make(name, render_mode=render_mode)
+        makers = [partial(gymnasium.make, name)] * config.n_envs
+        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+    return make_atari(
+        name,
+        n_envs=None if config.n_envs == 1 else config.n_envs,
+        frame_stack=config.frame_stack,
+        sticky_actions=config.sticky_actions,
+        max_frames=config.max_frames,
+        render_mode=render_mode,
+    )
+
+
+def env_names() -> dict[str, list[str]]:
+    """Names that `make_env` takes, by where they come from."""
+    try:
+        games = atari_games()
+    except ImportError:
+        games = []
+    return {"Atari games (extra `atari`)": games, "Gymnasium environments": sorted(gymnasium.registry)}
+
+
+def _is_gymnasium_id(name: str) -> bool:
+    """Whether the name is a registered Gymnasium id; one that only looks like it is an error with the nearest."""
+    if name in gymnasium.registry or ":" in name:
+        return True
+    if name.startswith("ALE/"):
+        atari_games()  # ale-py registers its ids on import
+        if name in gymnasium.registry:
+            return True
+    if "-v" in name or "/" in name:
+        near = difflib.get_close_matches(name, list(gymnasium.registry), n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        raise ValueError(f"unknown environment {name!r}{hint} `mfec envs` lists all of them")
+    return False

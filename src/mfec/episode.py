@@ -1,0 +1,81 @@
+"""An episode in progress: what the memory will be told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass
+class Episode:
+    """Steps of an episode, and the score of the game it belongs to."""
+
+    states: list[NDArray[np.float32]] = field(default_factory=list)
+    keys: list[NDArray[np.uint64]] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    score: float = 0.0  # of the game so far
+    steps: int = 0  # of the game so far
+    lives: int = 0
+
+    def append(self, state: NDArray[np.float32], key: NDArray[np.uint64], action: int, reward: float) -> None:
+        """One step: the state with its key, the action taken there, and the reward that followed."""
+        self.states.append(state)
+        self.keys.append(key)
+        self.actions.append(action)
+        self.rewards.append(reward)
+        self.score += reward
+        self.steps += 1
+
+    def backwards(
+        self, gamma: float
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint64], NDArray[np.int64], NDArray[np.float64]]:
+        """States, keys, actions and discounted returns, the last step first."""
+        returns = np.empty(len(self.rewards))
+        ret = 0.0
+        for i, reward in enumerate(reversed(self.rewards)):
+            ret = reward + gamma * ret
+            returns[i] = ret
+        return np.array(self.states[::-1]), np.array(self.keys[::-1]), np.array(self.actions[::-1]), returns
+
+    def forget_steps(self) -> None:
+        """Begin a new episode of the same game."""
+        self.states, self.keys, self.actions, self.rewards = [], [], [], []
+
+    def summary(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the steps."""
+        return {"score": self.score, "steps": self.steps, "lives": self.lives, "length": len(self.actions)}
+
+
+def episode_tensors(episodes: list[Episode], dim: int) -> dict[str, NDArray[Any]]:
+    """The steps of all lanes' episodes, one after the other."""
+    steps = sum(len(episode.actions) for episode in episodes)
+    return {
+        "states": np.array([state for e in episodes for state in e.states], np.float32).reshape(steps, dim),
+        "keys": np.array([key for e in episodes for key in e.keys], np.uint64).reshape(steps, 2),
+        "actions": np.array([action for e in episodes for action in e.actions], np.int64),
+        "rewards": np.array([reward for e in episodes for reward in e.rewards], np.float64),
+    }
+
+
+def restore_episodes(saved: dict[str, Any] | None, tensors: dict[str, NDArray[Any]]) -> list[Episode]:
+    """The episodes of which summaries (`saved["lanes"]`) and tensors were kept."""
+    episodes, start = [], 0
+    for lane in saved["lanes"] if saved else []:
+        part = slice(start, start + lane["length"])
+        start += lane["length"]
+        episodes.append(
+            Episode(
+                states=list(tensors["states"][part]),
+                keys=list(tensors["keys"][part]),
+                actions=tensors["actions"][part].tolist(),
+                rewards=tensors["rewards"][part].tolist(),
+                score=lane["score"],
+                steps=lane["steps"],
+                lives=lane["lives"],
+            )
+        )
+    return episodes

@@ -1,0 +1,380 @@
+"""The episodic memory Q_EC: one buffer of (state, value) pairs for each action (Blundell et al., 2016, section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from mfec.memory.eviction import EvictionOrder
+from mfec.memory.identities import (
+    Identities,
+    IdentityTable,
+    add_slot,
+    array_keys,
+    find_slot,
+    identity_keys,
+    remove_slot,
+)
+from mfec.memory.neighbours import index_bytes_per_entry, make_index
+
+EVICTIONS = ("updated", "used")
+UPDATES = ("max", "replace")
+FEW_NEIGHBOURS = ("infinity", "mean", "zero")
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Values of all actions in a batch of states, and which of them are exact matches."""
+
+    values: NDArray[np.float32]  # (n, n_actions)
+    exact: NDArray[np.bool_]  # (n, n_actions)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The entries behind one estimate, nearest first."""
+
+    states: NDArray[np.float32]  # (m, dim), m <= k
+    values: NDArray[np.float32]  # (m,)
+    distances: NDArray[np.float64]  # (m,)
+    entry_ids: NDArray[np.int64]  # (m,)
+
+
+class EpisodicMemory:
+    """A growing table of the best return of every state and action, averaged over neighbours where a state is new.
+
+    Args:
+        n_actions: number of actions, one buffer each.
+        dim: numbers in a state.
+        capacity: entries in each buffer; the paper has one million on Atari.
+        k: neighbours in an estimate; the paper has 11 on Atari and 50 on Labyrinth.
+        index: how neighbours are searched: `exact`.
+        eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
+            least recently `used` (section 4): written, matched, or a neighbour in an estimate.
+        update: `max` keeps the highest return (Eq. 1), `replace` the latest (the paper's footnote).
+        few_neighbours: the estimate of a new state from a buffer of fewer than k entries: `infinity` (try the
+            action), the `mean` of what is there (0 if nothing is), or `zero`.
+
+    >>> memory = EpisodicMemory(n_actions=2, dim=1, capacity=10, k=1)
+    >>> memory.write([[0.0], [1.0]], actions=[0, 1], returns=[3.0, 5.0])
+    >>> memory.estimate([[0.0], [0.9]]).values.tolist()
+    [[3.0, 5.0], [3.0, 5.0]]
+    """
+
+    def __init__(
+        self,
+        n_actions: int,
+        dim: int,
+        *,
+        capacity: int = 1_000_000,
+        k: int = 11,
+        index: str = "exact",
+        eviction: str = "updated",
+        update: str = "max",
+        few_neighbours: str = "infinity",
+    ) -> None:
+        for name, number in (("n_actions", n_actions), ("dim", dim), ("capacity", capacity), ("k", k)):
+            if not isinstance(number, (int, np.integer)) or number < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
+        if capacity >= 2**30:
+            raise ValueError(f"capacity must be below 2**30 entries per action, not {capacity}")
+        for name, given, allowed in (
+            ("eviction", eviction, EVICTIONS),
+            ("update", update, UPDATES),
+            ("few_neighbours", few_neighbours, FEW_NEIGHBOURS),
+        ):
+            if given not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {given!r}")
+        self.n_actions, self.dim, self.capacity, self.k = int(n_actions), int(dim), int(capacity), int(k)
+        self.eviction, self.update, self.few_neighbours = eviction, update, few_neighbours
+
+        # Full-size arrays cost address space only: the system hands out pages as entries are written.
+        shape = (self.n_actions, self.capacity)
+        self._sizes = np.zeros(self.n_actions, np.int64)
+        self._states = np.empty((*shape, self.dim), np.float32)
+        self._values = np.empty(shape, np.float32)
+        self._entry_ids = np.empty(shape, np.int64)
+        self._ticks = np.empty(shape, np.int64)  # when the entry was last updated, or used
+        self._keys = np.empty((*shape, 2), np.uint64)
+        self._table = IdentityTable(self._keys)
+        self._order = EvictionOrder(self._ticks, self._entry_ids)
+        self._index = make_index(index, self._states, self._entry_ids)
+        self._tick = 0
+        self._next_entry_id = 0
+
+    # -- Eq. 2: reading -----------------------------------------------------------------------------------------------
+
+    def estimate(
+        self, states: ArrayLike, identities: Identities | None = None, *, mark_used: bool = True
+    ) -> Estimates:
+        """The value of every action in every state (Eq. 2).
+
+        An exact match has its stored value, anything else the mean of its k nearest neighbours in the action's
+        buffer. `mark_used=False` leaves no trace on the eviction order.
+
+        states: float32 (n, dim); identities: n bytes or integers, by default the states' own bytes.
+        """
+        batch, keys = self._check(states, identities)
+        matches = self._table.find(keys)
+        exact = matches >= 0
+        neighbours, _ = self._index.search(batch, ~exact, self.k)
+        values = np.empty(exact.shape, np.float32)
+        _average(self._values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
+        if mark_used and self.eviction == "used":
+            _mark_used(self._ticks, self._tick, matches, neighbours)
+            self._tick += len(batch)
+        return Estimates(values, exact)
+
+    def neighbours(self, state: ArrayLike, action: int) -> Neighbours:
+        """The nearest entries of one action's buffer, at most k, as they enter the estimate of a new state."""
+        if not 0 <= action < self.n_actions:
+            raise ValueError(f"action must lie in 0..{self.n_actions - 1}, not {action}")
+        batch, _ = self._check(np.asarray(state, np.float32)[None], None)
+        wanted = np.zeros((1, self.n_actions), np.bool_)
+        wanted[0, action] = True
+        slots, squared = self._index.search(batch, wanted, self.k)
+        found = slots[0, action][slots[0, action] >= 0]
+        return Neighbours(
+            states=self._states[action, found],
+            values=self._values[action, found],
+            distances=np.sqrt(squared[0, action, : len(found)]),
+            entry_ids=self._entry_ids[action, found],
+        )
+
+    # -- Eq. 1: writing -----------------------------------------------------------------------------------------------
+
+    def write(
+        self, states: ArrayLike, actions: ArrayLike, returns: ArrayLike, identities: Identities | None = None
+    ) -> None:
+        """Store returns in the order given (Eq. 1): a new pair is added, a known one keeps the higher return.
+
+        states: float32 (n, dim); actions: int (n,); returns: float (n,); identities as in `estimate`.
+        """
+        batch, keys = self._check(states, identities)
+        taken = np.asarray(actions, np.int64)
+        values = np.asarray(returns, np.float32)
+        if taken.shape != (len(batch),) or values.shape != (len(batch),):
+            raise ValueError(f"{len(batch)} states need as many actions and returns, one each")
+        if len(taken) and not (taken.min() >= 0 and taken.max() < self.n_actions):
+            raise ValueError(f"actions must lie in 0..{self.n_actions - 1}")
+        if not np.isfinite(values).all():
+            raise ValueError("returns must be finite float32 numbers")
+
+        slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
+        row = 0
+        while row < len(batch):  # the loop is compiled; it comes back only for more entries to evict
+            row = _write(
+                batch, taken, values, keys, row, self.update == "max",
+                self._sizes, self._states, self._values, self._entry_ids, self._ticks, self._keys,
+                self._table.cells, self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
+            )  # fmt: skip
+            if row < len(batch):
+                self._order.refill(int(taken[row]))
+        self._tick += len(batch)
+        added = slots >= 0
+        self._next_entry_id += int(added.sum())
+        self._index.put(taken[added], slots[added])
+
+    # -- Size and storage ---------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return int(self._sizes.sum())
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Entries in each action's buffer, int64 (n_actions,)."""
+        return self._sizes.copy()
+
+    @property
+    def index(self) -> str:
+        """Name of the neighbour index."""
+        return self._index.name
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the entries take, everything included."""
+        return len(self) * self.bytes_per_entry(self.dim, self.index) + self._table.cells.nbytes
+
+    @staticmethod
+    def bytes_per_entry(dim: int, index: str = "exact") -> int:
+        """Bytes of one entry without the identity table: state, value, entry id, tick, key, index."""
+        return 4 * dim + 4 + 8 + 8 + 16 + index_bytes_per_entry(index, dim)
+
+    @classmethod
+    def bytes_when_full(cls, n_actions: int, dim: int, capacity: int, index: str = "exact") -> int:
+        """Bytes that a memory of this shape takes when every buffer is full."""
+        return n_actions * (
+            capacity * cls.bytes_per_entry(dim, index) + IdentityTable.bytes_per_buffer(capacity)
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the memory to the directory `path`, atomically."""
+        write_checkpoint(path, kind="memory", state=self.settings(), tensors={"memory": self.tensors()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> EpisodicMemory:
+        """Read a memory that `save` wrote."""
+        state, tensors = read_checkpoint(path, kind="memory")
+        return cls.restore(state, tensors["memory"])
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that is not an array, as JSON takes it."""
+        return {
+            "n_actions": self.n_actions,
+            "dim": self.dim,
+            "capacity": self.capacity,
+            "k": self.k,
+            "index": self.index,
+            "eviction": self.eviction,
+            "update": self.update,
+            "few_neighbours": self.few_neighbours,
+            "tick": self._tick,
+            "next_entry_id": self._next_entry_id,
+        }
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The entries of all buffers, one after the other in slot order."""
+        filled = np.arange(self._sizes.max(initial=0)) < self._sizes[:, None]
+        actions, slots = np.nonzero(filled)
+        return {
+            "sizes": self.sizes,
+            "states": self._states[actions, slots],
+            "values": self._values[actions, slots],
+            "entry_ids": self._entry_ids[actions, slots],
+            "ticks": self._ticks[actions, slots],
+            "keys": self._keys[actions, slots],
+        }
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> EpisodicMemory:
+        """The memory of which `settings()` and `tensors()` were kept."""
+        options = dict(settings)
+        try:
+            tick, next_entry_id = int(options.pop("tick")), int(options.pop("next_entry_id"))
+            memory = cls(**options)
+            sizes = tensors["sizes"]
+            if sizes.shape != (memory.n_actions,) or sizes.min() < 0 or sizes.max() > memory.capacity:
+                raise ValueError("the sizes of its buffers do not fit its settings")
+            actions = np.repeat(np.arange(memory.n_actions), sizes)
+            slots = np.concatenate([np.arange(size) for size in sizes])
+            memory._sizes[:] = sizes
+            for name, array in memory._arrays().items():
+                given = tensors[name]
+                if given.dtype != array.dtype or given.shape != (len(actions), *array.shape[2:]):
+                    raise ValueError(f"its tensor {name!r} does not fit its settings")
+                array[actions, slots] = given
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"this is no complete memory: {error}") from None
+        _enter_all(memory._table.cells, memory._keys, actions, slots)
+        memory._index.put(actions, slots)
+        memory._tick, memory._next_entry_id = tick, next_entry_id
+        return memory
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "states": self._states,
+            "values": self._values,
+            "entry_ids": self._entry_ids,
+            "ticks": self._ticks,
+            "keys": self._keys,
+        }
+
+    def _check(
+        self, states: ArrayLike, identities: Identities | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
+        batch = np.ascontiguousarray(states, np.float32)
+        if batch.ndim != 2 or batch.shape[1] != self.dim:
+            raise ValueError(f"states must have the shape (n, {self.dim}), not {batch.shape}")
+        if not np.isfinite(batch).all():
+            raise ValueError("states must be finite numbers")
+        keys = array_keys(batch) if identities is None else identity_keys(identities)
+        if len(keys) != len(batch):
+            raise ValueError(f"{len(batch)} states need as many identities, not {len(keys)}")
+        return batch, keys
+
+
+@numba.njit(cache=True)  # type: ignore[misc]
+def _average(stored, matches, neighbours, few, values):  # type: ignore[no-untyped-def]
+    n, n_actions, k = neighbours.shape
+    for row in range(n):
+        for action in range(n_actions):
+            if matches[row, action] >= 0:
+                values[row, action] = stored[action, matches[row, action]]
+                continue
+            total = 0.0
+            found = 0
+            for i in range(k):
+                if neighbours[row, action, i] >= 0:
+                    total += stored[action, neighbours[row, action, i]]
+                    found += 1
+            if found == k or (few == 1 and found > 0):
+                values[row, action] = total / found
+            else:
+                values[row, action] = np.inf if few == 0 else 0.0
+
+
+@numba.njit(cache=True)  # type: ignore[misc]
+def _mark_used(ticks, tick, matches, neighbours):  # type: ignore[no-untyped-def]
+    n, n_actions, k = neighbours.shape
+    for row in range(n):
+        for action in range(n_actions):
+            if matches[row, action] >= 0:
+                ticks[action, matches[row, action]] = tick + row
+            for i in range(k):
+                if neighbours[row, action, i] >= 0:
+                    ticks[action, neighbours[row, action, i]] = tick + row
+
+
+@numba.njit(cache=True)  # type: ignore[misc]
+def _write(  # type: ignore[no-untyped-def]
+    batch, actions, returns, batch_keys, row, keep_highest,
+    sizes, states, values, entry_ids, ticks, keys,
+    cells, queue, queued, tick, next_entry_id, slots,
+):  # fmt: skip
+    """Write rows from `row` on; return the row that needs a refilled eviction queue, or the number of rows."""
+    for before in range(row):
+        if slots[before] >= 0:
+            next_entry_id += 1
+    while row < len(batch):
+        action = actions[row]
+        slot = find_slot(cells[action], keys[action], batch_keys[row])
+        if slot >= 0:
+            if not keep_highest or returns[row] > values[action, slot]:
+                values[action, slot] = returns[row]
+            slots[row] = -1
+        else:
+            if sizes[action] < states.shape[1]:
+                slot = sizes[action]
+                sizes[action] += 1
+            else:
+                # The queue holds the oldest entries; one touched since it was made is no longer among them.
+                while True:
+                    if queued[action] == 0:
+                        return row
+                    queued[action] -= 1
+                    slot = queue[action, queued[action], 0]
+                    if ticks[action, slot] == queue[action, queued[action], 1]:
+                        break
+                remove_slot(cells[action], keys[action], slot)
+            states[action, slot] = batch[row]
+            values[action, slot] = returns[row]
+            entry_ids[action, slot] = next_entry_id
+            keys[action, slot] = batch_keys[row]
+            add_slot(cells[action], keys[action], slot)
+            next_entry_id += 1
+            slots[row] = slot
+        ticks[action, slot] = tick + row
+        row += 1
+    return row
+
+
+@numba.njit(cache=True)  # type: ignore[misc]
+def _enter_all(cells, keys, actions, slots):  # type: ignore[no-untyped-def]
+    for i in range(len(actions)):
+        add_slot(cells[actions[i]], keys[actions[i]], slots[i])
