@@ -89,6 +89,8 @@ class MFEC:
         self._ties = np.random.default_rng(ties_seed)
         self._playing = np.random.default_rng(playing)  # for `predict`, so that it leaves learning alone
         self._lanes: Lanes | None = None
+        self.observation_space: spaces.Box | spaces.Discrete[Any]
+        self.action_space: spaces.Discrete[Any]
         self._to_restore: dict[str, Any] | None = None
         self.frames = 0
         self.games = 0
@@ -129,7 +131,7 @@ class MFEC:
 
             self.frames += lanes.frame_skip * int(step.valid.sum())
             self._count(estimates.exact[step.valid], actions[step.valid], looked_up - began)
-            for lane in np.flatnonzero(step.valid):
+            for lane in np.flatnonzero(step.valid).tolist():
                 episode = self._episodes[lane]
                 episode.append(states[lane], keys[lane], int(actions[lane]), float(step.rewards[lane]))
                 lost_life = step.lives is not None and step.lives[lane] < episode.lives
@@ -164,10 +166,10 @@ class MFEC:
             greedy = np.where(best, ties.random(values.shape), -1.0).argmax(axis=1)
         else:
             greedy = best.argmax(axis=1)
-        if epsilon == 0.0:
-            return greedy
-        explore = exploration.random(len(values)) < epsilon
-        return np.where(explore, exploration.integers(self.n_actions, size=len(values)), greedy)
+        if epsilon > 0.0:
+            explore = exploration.random(len(values)) < epsilon
+            greedy = np.where(explore, exploration.integers(self.n_actions, size=len(values)), greedy)
+        return np.asarray(greedy, np.int64)
 
     # -- Acting -------------------------------------------------------------------------------------------------------
 

@@ -30,9 +30,7 @@ class CheckpointError(Exception):
     """A checkpoint that cannot be written or read; the message says which file and what is wrong."""
 
 
-def write_checkpoint(
-    path: str | Path, *, kind: str, state: Mapping[str, Any], tensors: Mapping[str, Tensors]
-) -> None:
+def write_checkpoint(path: str | Path, *, kind: str, state: Mapping[str, Any], tensors: Mapping[str, Tensors]) -> None:
     """Replace the checkpoint in directory `path` atomically.
 
     kind: what it holds ("memory", "agent"); state: what JSON can hold; tensors: file name (without ending) to its
@@ -70,9 +68,7 @@ def write_checkpoint(
                 file.unlink()
 
 
-def read_checkpoint(
-    path: str | Path, *, kind: str
-) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
+def read_checkpoint(path: str | Path, *, kind: str) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
     """State and tensors of the checkpoint in directory `path`, every byte checked."""
     directory = Path(path)
     manifest = directory / MANIFEST
@@ -87,24 +83,18 @@ def read_checkpoint(
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise CheckpointError(f"{manifest} is not the manifest of an {FORMAT}")
     if body.get("version") != VERSION:
-        raise CheckpointError(
-            f"{manifest} has format version {body.get('version')!r}, this program reads {VERSION}"
-        )
+        raise CheckpointError(f"{manifest} has format version {body.get('version')!r}, this program reads {VERSION}")
     if body.pop("sha256", None) != _body_sha256(body):
         raise CheckpointError(f"{manifest} is damaged: its checksum does not match")
     if body.get("kind") != kind:
-        raise CheckpointError(
-            f"{directory} holds the checkpoint of a {body.get('kind')!r}, not of a {kind!r}"
-        )
+        raise CheckpointError(f"{directory} holds the checkpoint of a {body.get('kind')!r}, not of a {kind!r}")
     tensors = {}
     for name, entry in body["files"].items():
         file = directory / Path(entry["file"]).name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing")
         if file.stat().st_size != entry["bytes"]:
-            raise CheckpointError(
-                f"{file} is damaged: {file.stat().st_size} bytes instead of {entry['bytes']}"
-            )
+            raise CheckpointError(f"{file} is damaged: {file.stat().st_size} bytes instead of {entry['bytes']}")
         if _sha256(file) != entry["sha256"]:
             raise CheckpointError(f"{file} is damaged: its checksum does not match")
         try:

@@ -1,8 +1,8 @@
-"""The agent's settings, each with its default in this one place."""
+"""All settings of a run, each with its default in this one place."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 EmbeddingName = Literal["auto", "random_projection", "identity"]
@@ -53,3 +53,44 @@ class AgentConfig:
             raise ValueError(f"gamma must lie above 0 and not above 1, not {self.gamma}")
         if not 0.0 <= self.epsilon <= 1.0:
             raise ValueError(f"epsilon must lie between 0 and 1, not {self.epsilon}")
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """Settings of the environments."""
+
+    n_envs: int = 1
+    """Environments that step together and share one memory; 1 is the paper's algorithm."""
+    frame_stack: int = 1
+    """Atari: frames in an observation."""
+    sticky_actions: float = 0.0
+    """Atari: chance, in each frame, that the last action is repeated."""
+    max_frames: int = 108_000
+    """Atari: frames after which a game is cut off (half an hour of play)."""
+
+    def __post_init__(self) -> None:
+        if self.n_envs < 1:
+            raise ValueError(f"n_envs must be at least 1, not {self.n_envs}")
+        if self.frame_stack < 1:
+            raise ValueError(f"frame_stack must be at least 1, not {self.frame_stack}")
+        if not 0.0 <= self.sticky_actions < 1.0:
+            raise ValueError(f"sticky_actions must be a probability below 1, not {self.sticky_actions}")
+        if self.max_frames < 4:
+            raise ValueError(f"max_frames must be at least 4, not {self.max_frames}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that makes a run; the run directory keeps it in `config.toml`."""
+
+    env: str
+    total_frames: int
+    seed: int = 0
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    environment: EnvConfig = field(default_factory=EnvConfig)
+
+    def __post_init__(self) -> None:
+        if self.total_frames < 1:
+            raise ValueError(f"total_frames must be at least 1, not {self.total_frames}")
+        if self.seed < 0:
+            raise ValueError(f"a seed must not be negative, and {self.seed} is")

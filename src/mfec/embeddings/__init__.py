@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from mfec.embeddings.identity import Identity
 from mfec.embeddings.random_projection import RandomProjection
 
-__all__ = ["EMBEDDINGS", "Embedding", "Identity", "RandomProjection", "make_embedding", "restore_embedding"]
+__all__ = [
+    "EMBEDDINGS",
+    "Embedding",
+    "Identity",
+    "RandomProjection",
+    "make_embedding",
+    "resolve_embedding",
+    "restore_embedding",
+]
 
 EMBEDDINGS = ("auto", "random_projection", "identity")
 
@@ -37,22 +45,32 @@ class Embedding(Protocol):
         """The embedding of which `tensors()` were kept."""
 
 
-def make_embedding(
-    name: str, space: spaces.Box | spaces.Discrete[Any], dim: int, seed: np.random.SeedSequence
-) -> Embedding:
-    """The embedding of that name for observations of that space; `dim` is the size of a projection.
+def resolve_embedding(name: str, space: spaces.Box | spaces.Discrete[Any], dim: int) -> tuple[str, int]:
+    """The embedding that `auto` stands for, and the numbers in its states; `dim` is the size of a projection.
 
     `auto` projects observations of more than `dim` numbers and takes the others as they are.
     """
-    one_hot = isinstance(space, spaces.Discrete)
-    size = int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape)
+    size = _size(space)
     if name == "auto":
-        name = "random_projection" if size > dim and not one_hot else "identity"
+        name = "random_projection" if size > dim and isinstance(space, spaces.Box) else "identity"
+    if name not in EMBEDDINGS:
+        raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(EMBEDDINGS)}")
+    return name, size if name == "identity" else dim
+
+
+def make_embedding(
+    name: str, space: spaces.Box | spaces.Discrete[Any], dim: int, seed: np.random.SeedSequence
+) -> Embedding:
+    """The embedding of that name for observations of that space; `dim` is the size of a projection."""
+    name, dim = resolve_embedding(name, space, dim)
+    one_hot = isinstance(space, spaces.Discrete)
     if name == "identity":
-        return Identity(size, one_hot=one_hot)
-    if name == "random_projection":
-        return RandomProjection(size, dim, seed=seed, one_hot=one_hot)
-    raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(EMBEDDINGS)}")
+        return Identity(dim, one_hot=one_hot)
+    return RandomProjection(_size(space), dim, seed=seed, one_hot=one_hot)
+
+
+def _size(space: spaces.Box | spaces.Discrete[Any]) -> int:
+    return int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape)
 
 
 def restore_embedding(name: str, tensors: dict[str, NDArray[Any]]) -> Embedding:

@@ -41,7 +41,8 @@ class RandomProjection:
         weights = np.random.default_rng(seed).standard_normal((observation_size, dim))
         self._weights = np.clip(np.round(weights * RESOLUTION) / RESOLUTION, -LARGEST, LARGEST)
         self.one_hot = one_hot
-        self._forget()
+        self._last: NDArray[np.uint8] = np.zeros((0, 0), np.uint8)
+        self._sums: NDArray[np.float64] = np.zeros((0, 0))
 
     @property
     def dim(self) -> int:
@@ -56,7 +57,7 @@ class RandomProjection:
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """States, float32 (n, dim), of a batch of observations (n, ...)."""
         if self.one_hot:
-            return self._weights[observations.reshape(-1)].astype(np.float32)
+            return np.asarray(self._weights[observations.reshape(-1)], np.float32)
         rows = np.ascontiguousarray(observations).reshape(len(observations), -1)
         if rows.shape[1] != len(self._weights):
             raise ValueError(f"an observation has {len(self._weights)} numbers here, not {rows.shape[1]}")
@@ -78,19 +79,14 @@ class RandomProjection:
     @classmethod
     def restore(cls, tensors: dict[str, NDArray[Any]]) -> RandomProjection:
         """The projection of which `tensors()` were kept."""
-        projection = cls.__new__(cls)
-        projection._weights = tensors["weights"].astype(np.float64)
-        projection.one_hot = bool(tensors["one_hot"][0])
-        projection._forget()
+        weights = tensors["weights"].astype(np.float64)
+        projection = cls(*weights.shape, seed=0, one_hot=bool(tensors["one_hot"][0]))
+        projection._weights = weights
         return projection
 
-    def _forget(self) -> None:
-        self._last = np.zeros((0, 0), np.uint8)
-        self._sums = np.zeros((0, 0))
 
-
-@numba.njit(cache=True)  # type: ignore[misc]
-def _add_changes(rows, last, weights, sums):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _add_changes(rows, last, weights, sums):
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             if rows[i, j] != last[i, j]:
@@ -100,8 +96,8 @@ def _add_changes(rows, last, weights, sums):  # type: ignore[no-untyped-def]
                 last[i, j] = rows[i, j]
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _add_product(rows, weights, sums):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _add_product(rows, weights, sums):
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             for d in range(sums.shape[1]):

@@ -16,10 +16,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from mfec.config import EnvConfig
+
 STARTS = 30  # no-ops at the start of a game: 0 to 29 frames
 FRAME_SKIP = 4
 SIDE = 84
-MAX_FRAMES = 108_000  # half an hour of play
 TWO_PLAYER = {"combat", "joust", "maze_craze", "warlords"}  # ROMs that cannot be played alone
 RELOAD_EVERY = 64  # games of one lane between two loads of its ROM, which take 100 ms each
 
@@ -30,9 +31,9 @@ def make_atari(
     game: str,
     *,
     n_envs: int | None = None,
-    frame_stack: int = 1,
-    sticky_actions: float = 0.0,
-    max_frames: int = MAX_FRAMES,
+    frame_stack: int = EnvConfig.frame_stack,
+    sticky_actions: float = EnvConfig.sticky_actions,
+    max_frames: int = EnvConfig.max_frames,
     render_mode: str | None = None,
 ) -> Atari | AtariVector:
     """An Atari game by its short name (`mfec envs` lists them): one environment, or `n_envs` that step together.
@@ -70,19 +71,19 @@ class Atari(gymnasium.Env[Observation, np.int64]):
         self,
         game: str,
         *,
-        frame_stack: int = 1,
-        sticky_actions: float = 0.0,
-        max_frames: int = MAX_FRAMES,
+        frame_stack: int = EnvConfig.frame_stack,
+        sticky_actions: float = EnvConfig.sticky_actions,
+        max_frames: int = EnvConfig.max_frames,
         render_mode: str | None = None,
     ) -> None:
-        _check(frame_stack, sticky_actions, max_frames)
+        EnvConfig(frame_stack=frame_stack, sticky_actions=sticky_actions, max_frames=max_frames)  # checks them
         self._ale = _load(game, max_frames)
         self._actions = self._ale.getMinimalActionSet()
         self._sticky_actions = sticky_actions
         self._resize = _resizer()
         self.render_mode = render_mode
         self.action_space = spaces.Discrete(len(self._actions))
-        self.observation_space = _frames_space(frame_stack)
+        self.observation_space: spaces.Box = _frames_space(frame_stack)  # type: ignore[assignment]
         self._stack = np.zeros((frame_stack, SIDE, SIDE), np.uint8)
         self._last_action = self._actions[0]
 
@@ -131,16 +132,17 @@ class Atari(gymnasium.Env[Observation, np.int64]):
         ended, cut_off = self._ale.game_over(with_truncation=False), self._ale.game_truncated()
         return self._observe(), float(reward), ended, cut_off, {"lives": self._ale.lives()}
 
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         """The screen in colour, uint8 (210, 160, 3)."""
         return np.asarray(self._ale.getScreenRGB(), np.uint8)
 
     def emulator_state(self) -> bytes:
         """RAM of the console and the frame number: equal for equal states of the game."""
-        return bytes(self._ale.getRAM()) + self._ale.getEpisodeFrameNumber().to_bytes(4, "little")
+        return bytes(self._ale.getRAM()) + int(self._ale.getEpisodeFrameNumber()).to_bytes(4, "little")
 
     def _observe(self) -> Observation:
-        frame = self._resize(np.maximum(*self._screens, out=self._screens[1]))
+        np.maximum(self._screens[0], self._screens[1], out=self._screens[1])
+        frame: Observation = self._resize(self._screens[1])
         if len(self._stack) == 1:
             return frame
         self._stack = np.concatenate([self._stack[1:], frame[None]])
@@ -165,11 +167,11 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         game: str,
         n_envs: int,
         *,
-        frame_stack: int = 1,
-        sticky_actions: float = 0.0,
-        max_frames: int = MAX_FRAMES,
+        frame_stack: int = EnvConfig.frame_stack,
+        sticky_actions: float = EnvConfig.sticky_actions,
+        max_frames: int = EnvConfig.max_frames,
     ) -> None:
-        _check(frame_stack, sticky_actions, max_frames)
+        EnvConfig(frame_stack=frame_stack, sticky_actions=sticky_actions, max_frames=max_frames)  # checks them
         if n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {n_envs}")
         _ale()
@@ -202,15 +204,11 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin games in the lanes of `options["reset_mask"]`, by default in all of them."""
-        mask = (
-            np.ones(self.num_envs, np.bool_) if not options else np.asarray(options["reset_mask"], np.bool_)
-        )
+        mask = np.ones(self.num_envs, np.bool_) if not options else np.asarray(options["reset_mask"], np.bool_)
         if isinstance(seed, int):
             seed = [seed + lane for lane in range(self.num_envs)]
         seeds = [None] * self.num_envs if seed is None else list(seed)
-        native: NDArray[np.int64] = np.array(
-            [-1 if seeds[i] is None else seeds[i] for i in np.flatnonzero(mask)]
-        )
+        native: NDArray[np.int64] = np.array([-1 if seeds[i] is None else seeds[i] for i in np.flatnonzero(mask)])
         observations, info = self._vector.reset(seed=native, options={"reset_mask": mask})
         self._resets[mask] = np.where(native >= 0, 1, self._resets[mask] + 1)
         again = mask & self._skips[(self._resets - 1) % len(self._skips)]
@@ -226,12 +224,12 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         return self._shaped(observations), rewards.astype(np.float64), terminated, truncated, info
 
     def _shaped(self, observations: Observation) -> Observation:
-        return observations.reshape(self.num_envs, *self.single_observation_space.shape)
+        return observations.reshape(self.observation_space.shape or ())
 
 
 def _skipped_resets(game: str) -> NDArray[np.bool_]:
     """For each reset since the ROM was loaded: does it end in another state than the first one?"""
-    ale = _load(game, MAX_FRAMES)
+    ale = _load(game, EnvConfig.max_frames)
     states = []
     for _ in range(2 * RELOAD_EVERY):
         ale.reset_game()
@@ -242,15 +240,6 @@ def _skipped_resets(game: str) -> NDArray[np.bool_]:
 def _frames_space(frame_stack: int) -> spaces.Box:
     shape = (SIDE, SIDE) if frame_stack == 1 else (frame_stack, SIDE, SIDE)
     return spaces.Box(0, 255, shape, np.uint8)
-
-
-def _check(frame_stack: int, sticky_actions: float, max_frames: int) -> None:
-    if frame_stack < 1:
-        raise ValueError(f"frame_stack must be at least 1, not {frame_stack}")
-    if not 0.0 <= sticky_actions < 1.0:
-        raise ValueError(f"sticky_actions must be a probability below 1, not {sticky_actions}")
-    if max_frames < FRAME_SKIP:
-        raise ValueError(f"max_frames must be at least {FRAME_SKIP}, not {max_frames}")
 
 
 def _load(game: str, max_frames: int) -> Any:

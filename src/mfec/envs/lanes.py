@@ -16,7 +16,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from mfec.envs.spaces import check_spaces
+from mfec.envs.spaces import actions_of, observations_of
 
 
 class LaneError(Exception):
@@ -58,15 +58,11 @@ class Lanes(Protocol):
         """Bring games in progress back."""
 
 
-def make_lanes(
-    env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any], seed: np.random.SeedSequence
-) -> Lanes:
+def make_lanes(env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> Lanes:
     """Lanes over a Gymnasium environment or vector environment."""
     if isinstance(env, VectorEnv):
-        check_spaces(env.single_observation_space, env.single_action_space)
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         return VectorLanes(env, seed) if mode == AutoresetMode.DISABLED else AutoresetLanes(env, seed)
-    check_spaces(env.observation_space, env.action_space)
     return SingleLane(env, seed)
 
 
@@ -111,8 +107,8 @@ class SingleLane:
     def __init__(self, env: gymnasium.Env[Any, Any], seed: np.random.SeedSequence) -> None:
         self._env = env
         self._record = _Seeded(1, seed, 1)
-        self.observation_space: Any = env.observation_space
-        self.action_space: Any = env.action_space
+        self.observation_space = observations_of(env.observation_space)
+        self.action_space = actions_of(env.action_space)
         self.frame_skip = int(getattr(env.unwrapped, "frame_skip", 1))
         self._first_action = int(self.action_space.start)
 
@@ -150,8 +146,8 @@ class VectorLanes:
         self._env = env
         self.n = env.num_envs
         self._record = _Seeded(self.n, seed, int(getattr(env, "reseed_every", 1)))
-        self.observation_space: Any = env.single_observation_space
-        self.action_space: Any = env.single_action_space
+        self.observation_space = observations_of(env.single_observation_space)
+        self.action_space = actions_of(env.single_action_space)
         self.frame_skip = int(getattr(env, "frame_skip", 1))
         self._first_action = int(self.action_space.start)
         self._begun = False
@@ -161,7 +157,7 @@ class VectorLanes:
         # Gymnasium's vector environments need a first reset of all lanes.
         options = {"reset_mask": np.array(mask)} if self._begun else None
         self._begun = True
-        observations, info = self._env.reset(seed=seeds, options=options)
+        observations, info = self._env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
         self.observations = np.array(observations)
         return _lives(info)
 
@@ -208,8 +204,8 @@ class AutoresetLanes:
     def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> None:
         self._env = env
         self.n = env.num_envs
-        self.observation_space: Any = env.single_observation_space
-        self.action_space: Any = env.single_action_space
+        self.observation_space = observations_of(env.single_observation_space)
+        self.action_space = actions_of(env.single_action_space)
         self.frame_skip = int(getattr(env, "frame_skip", 1))
         self._first_action = int(self.action_space.start)
         self._seed = int(seed.generate_state(1)[0] >> 1)

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from mfec.envs.atari import MAX_FRAMES, atari_games, make_atari
-
-
-@dataclass(frozen=True)
-class EnvConfig:
-    """Settings of the environments."""
-
-    n_envs: int = 1
-    """Environments that step together and share one memory; 1 is the paper's algorithm."""
-    frame_stack: int = 1
-    """Atari: frames in an observation."""
-    sticky_actions: float = 0.0
-    """Atari: chance, in each frame, that the last action is repeated."""
-    max_frames: int = MAX_FRAMES
-    """Atari: frames after which a game is cut off."""
-
-    def __post_init__(self) -> None:
-        if self.n_envs < 1:
-            raise ValueError(f"n_envs must be at least 1, not {self.n_envs}")
+from mfec.config import EnvConfig
+from mfec.envs.atari import atari_games, make_atari
 
 
 def make_env(
@@ -37,10 +19,8 @@ def make_env(
     """The environment of that name: one for `n_envs=1`, else a vector environment."""
     config = config or EnvConfig()
     if _is_gymnasium_id(name):
-        if (config.frame_stack, config.sticky_actions, config.max_frames) != (1, 0.0, MAX_FRAMES):
-            raise ValueError(
-                f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}"
-            )
+        if config != EnvConfig(n_envs=config.n_envs):
+            raise ValueError(f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}")
         if config.n_envs == 1:
             return gymnasium.make(name, render_mode=render_mode)
         makers = [partial(gymnasium.make, name)] * config.n_envs

@@ -10,21 +10,25 @@ from gymnasium import spaces
 SUPPORTED = "supported are Discrete actions, and Box (images or vectors) or Discrete observations"
 
 
-def check_spaces(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> None:
-    """Refuse spaces that the agent cannot play, naming what it can."""
-    if not isinstance(action_space, spaces.Discrete):
-        raise TypeError(f"the action space is {_kind(action_space)}; {SUPPORTED}")
-    if not isinstance(observation_space, (spaces.Box, spaces.Discrete)):
-        raise TypeError(f"the observation space is {_kind(observation_space)}; {SUPPORTED}")
+def actions_of(space: spaces.Space[Any]) -> spaces.Discrete[Any]:
+    """The action space, if the agent can act in it."""
+    if not isinstance(space, spaces.Discrete):
+        raise TypeError(f"the action space is {_kind(space)}; {SUPPORTED}")
+    return space
+
+
+def observations_of(space: spaces.Space[Any]) -> spaces.Box | spaces.Discrete[Any]:
+    """The observation space, if the agent can see in it."""
+    if not isinstance(space, (spaces.Box, spaces.Discrete)):
+        raise TypeError(f"the observation space is {_kind(space)}; {SUPPORTED}")
+    return space
 
 
 def _kind(space: spaces.Space[Any]) -> str:
     return f"{type(space).__name__} ({space})"
 
 
-def describe_spaces(
-    observations: spaces.Box | spaces.Discrete[Any], actions: spaces.Discrete[Any]
-) -> dict[str, Any]:
+def describe_spaces(observations: spaces.Box | spaces.Discrete[Any], actions: spaces.Discrete[Any]) -> dict[str, Any]:
     """The spaces as JSON takes them."""
     if isinstance(observations, spaces.Discrete):
         shown: dict[str, Any] = {"discrete": int(observations.n), "start": int(observations.start)}

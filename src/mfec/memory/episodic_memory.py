@@ -110,9 +110,7 @@ class EpisodicMemory:
 
     # -- Eq. 2: reading -----------------------------------------------------------------------------------------------
 
-    def estimate(
-        self, states: ArrayLike, identities: Identities | None = None, *, mark_used: bool = True
-    ) -> Estimates:
+    def estimate(self, states: ArrayLike, identities: Identities | None = None, *, mark_used: bool = True) -> Estimates:
         """The value of every action in every state (Eq. 2).
 
         An exact match has its stored value, anything else the mean of its k nearest neighbours in the action's
@@ -209,9 +207,7 @@ class EpisodicMemory:
     @classmethod
     def bytes_when_full(cls, n_actions: int, dim: int, capacity: int, index: str = "exact") -> int:
         """Bytes that a memory of this shape takes when every buffer is full."""
-        return n_actions * (
-            capacity * cls.bytes_per_entry(dim, index) + IdentityTable.bytes_per_buffer(capacity)
-        )
+        return n_actions * (capacity * cls.bytes_per_entry(dim, index) + IdentityTable.bytes_per_buffer(capacity))
 
     def save(self, path: str | Path) -> None:
         """Write the memory to the directory `path`, atomically."""
@@ -299,8 +295,8 @@ class EpisodicMemory:
         return batch, keys
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _average(stored, matches, neighbours, few, values):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _average(stored, matches, neighbours, few, values):
     n, n_actions, k = neighbours.shape
     for row in range(n):
         for action in range(n_actions):
@@ -319,8 +315,8 @@ def _average(stored, matches, neighbours, few, values):  # type: ignore[no-untyp
                 values[row, action] = np.inf if few == 0 else 0.0
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _mark_used(ticks, tick, matches, neighbours):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _mark_used(ticks, tick, matches, neighbours):
     n, n_actions, k = neighbours.shape
     for row in range(n):
         for action in range(n_actions):
@@ -331,8 +327,8 @@ def _mark_used(ticks, tick, matches, neighbours):  # type: ignore[no-untyped-def
                     ticks[action, neighbours[row, action, i]] = tick + row
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _write(  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _write(
     batch, actions, returns, batch_keys, row, keep_highest,
     sizes, states, values, entry_ids, ticks, keys,
     cells, queue, queued, tick, next_entry_id, slots,
@@ -374,7 +370,7 @@ def _write(  # type: ignore[no-untyped-def]
     return row
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _enter_all(cells, keys, actions, slots):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _enter_all(cells, keys, actions, slots):
     for i in range(len(actions)):
         add_slot(cells[actions[i]], keys[actions[i]], slots[i])

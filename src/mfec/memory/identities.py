@@ -24,15 +24,13 @@ def identity_keys(identities: Identities) -> NDArray[np.uint64]:
     An array that already holds keys, uint64 (n, 2), is returned as it is.
     """
     if isinstance(identities, np.ndarray) and identities.ndim == 2 and identities.dtype == np.uint64:
-        return identities
+        return identities.astype(np.uint64, copy=False)
     digests = []
     for identity in identities:
         if isinstance(identity, (bytes, bytearray, memoryview)):
             digests.append(blake2b(identity, digest_size=KEY_BYTES).digest())
         elif isinstance(identity, (int, np.integer)):
-            digests.append(
-                blake2b(str(int(identity)).encode(), digest_size=KEY_BYTES, person=b"int").digest()
-            )
+            digests.append(blake2b(str(int(identity)).encode(), digest_size=KEY_BYTES, person=b"int").digest())
         else:
             raise TypeError(f"an identity must be bytes or an integer, not {type(identity).__name__}")
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
@@ -67,15 +65,15 @@ class IdentityTable:
         return slots
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _find_all(cells, stored, keys, slots):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _find_all(cells, stored, keys, slots):
     for row in range(len(keys)):
         for action in range(len(cells)):
             slots[row, action] = find_slot(cells[action], stored[action], keys[row])
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def find_slot(cells, stored, key):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def find_slot(cells, stored, key):
     """Slot of `key` in one action's table, or -1."""
     mask = numba.uint64(len(cells) - 1)
     cell = key[0] & mask
@@ -87,8 +85,8 @@ def find_slot(cells, stored, key):  # type: ignore[no-untyped-def]
     return -1
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def add_slot(cells, stored, slot):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def add_slot(cells, stored, slot):
     """Enter `slot`, whose key is not in the table yet."""
     mask = numba.uint64(len(cells) - 1)
     cell = stored[slot, 0] & mask
@@ -97,8 +95,8 @@ def add_slot(cells, stored, slot):  # type: ignore[no-untyped-def]
     cells[cell] = slot + 1
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def remove_slot(cells, stored, slot):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def remove_slot(cells, stored, slot):
     """Take `slot` out, moving later entries of its run up so that none becomes unreachable."""
     one = numba.uint64(1)
     mask = numba.uint64(len(cells) - 1)

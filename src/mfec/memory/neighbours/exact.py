@@ -91,13 +91,13 @@ class ExactIndex:
         _encode(self._states, actions, slots, self._low, self._scale, self._codes, self._norms)
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
+@numba.njit(cache=True)
 def _code(value: float, low: float, scale: float) -> int:
     return int(min(max((value - low) / scale + 0.5, 0.0), float(LEVELS)))
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _encode(states, actions, slots, low, scale, codes, norms):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _encode(states, actions, slots, low, scale, codes, norms):
     for row in range(len(actions)):
         action, slot = actions[row], slots[row]
         norm = 0
@@ -108,18 +108,16 @@ def _encode(states, actions, slots, low, scale, codes, norms):  # type: ignore[n
         norms[action, slot] = norm
 
 
-@numba.njit(cache=True, parallel=True)  # type: ignore[misc]
-def _search(  # type: ignore[no-untyped-def]
-    states, entry_ids, sizes, codes, norms, low, scale, queries, rows, actions, k, scratch, slots, squared
-):
+@numba.njit(cache=True, parallel=True)
+def _search(states, entry_ids, sizes, codes, norms, low, scale, queries, rows, actions, k, scratch, slots, squared):
     # Largest first onto the least loaded thread: buffers differ in size, and a step waits for the slowest.
     n_threads = scratch.shape[0]
     load = np.zeros(n_threads, np.int64)
     owner = np.empty(len(rows), np.int64)
     for pair in np.argsort(-sizes[actions]):
-        thread = np.argmin(load)
-        owner[pair] = thread
-        load[thread] += sizes[actions[pair]]
+        lightest = np.argmin(load)
+        owner[pair] = lightest
+        load[lightest] += sizes[actions[pair]]
     for thread in numba.prange(n_threads):
         for pair in range(len(rows)):
             if owner[pair] == thread:
@@ -130,10 +128,8 @@ def _search(  # type: ignore[no-untyped-def]
                 )  # fmt: skip
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _search_one(  # type: ignore[no-untyped-def]
-    states, entry_ids, size, codes, norms, low, scale, query, k, coded, slots, squared
-):
+@numba.njit(cache=True)
+def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, coded, slots, squared):
     dim = states.shape[1]
     query_codes = np.zeros(codes.shape[1:], np.int16)
     query_norm = 0
@@ -195,8 +191,8 @@ def _search_one(  # type: ignore[no-untyped-def]
                     squared[at] = distance
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _run_minima(coded, size):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _run_minima(coded, size):
     minima = np.empty((size + RUN - 1) // RUN, np.int32)
     for run in range(len(minima)):
         smallest = coded[run * RUN]
@@ -206,8 +202,8 @@ def _run_minima(coded, size):  # type: ignore[no-untyped-def]
     return minima
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _measure_codes(codes, norms, size, query_codes, query_norm, coded):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _measure_codes(codes, norms, size, query_codes, query_norm, coded):
     """Squared distances between codes, in units of the scale: whole numbers, so nothing is rounded."""
     for i in range(size):
         coded[i] = norms[i] + query_norm
@@ -219,8 +215,8 @@ def _measure_codes(codes, norms, size, query_codes, query_norm, coded):  # type:
             coded[i] -= 2 * dot
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
-def _squared_distance(state, query):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _squared_distance(state, query):
     total = 0.0
     for j in range(len(query)):
         step = float(state[j]) - float(query[j])
