@@ -32,13 +32,14 @@ from mfec.envs import make_env
 from mfec.envs.lanes import LaneError, Lanes, make_lanes
 from mfec.envs.spaces import describe_spaces, spaces_from
 from mfec.episode import Episode, episode_tensors, restore_episodes
+from mfec.errors import MfecError
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
 
 AnyEnv = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
 
-class BadEnvironmentData(Exception):
+class BadEnvironmentData(MfecError):
     """The environment returned something that is not a finite number."""
 
 

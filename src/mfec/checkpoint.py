@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from mfec.errors import MfecError
+
 MANIFEST = "manifest.json"
 FORMAT = "mfec checkpoint"
 VERSION = 1
@@ -26,7 +28,7 @@ VERSION = 1
 Tensors = Mapping[str, NDArray[Any]]
 
 
-class CheckpointError(Exception):
+class CheckpointError(MfecError):
     """A checkpoint that cannot be written or read; the message says which file and what is wrong."""
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, get_args
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from mfec.config import EmbeddingName
 from mfec.embeddings.identity import Identity
 from mfec.embeddings.random_projection import RandomProjection
 
@@ -22,7 +23,7 @@ __all__ = [
     "restore_embedding",
 ]
 
-EMBEDDINGS = ("auto", "random_projection", "identity")
+EMBEDDINGS = get_args(EmbeddingName)
 
 
 class Embedding(Protocol):
@@ -45,7 +46,9 @@ class Embedding(Protocol):
         """The embedding of which `tensors()` were kept."""
 
 
-def resolve_embedding(name: str, space: spaces.Box | spaces.Discrete[Any], dim: int) -> tuple[str, int]:
+def resolve_embedding(
+    name: EmbeddingName, space: spaces.Box | spaces.Discrete[Any], dim: int
+) -> tuple[EmbeddingName, int]:
     """The embedding that `auto` stands for, and the numbers in its states; `dim` is the size of a projection.
 
     `auto` projects observations of more than `dim` numbers and takes the others as they are.
@@ -59,7 +62,7 @@ def resolve_embedding(name: str, space: spaces.Box | spaces.Discrete[Any], dim: 
 
 
 def make_embedding(
-    name: str, space: spaces.Box | spaces.Discrete[Any], dim: int, seed: np.random.SeedSequence
+    name: EmbeddingName, space: spaces.Box | spaces.Discrete[Any], dim: int, seed: np.random.SeedSequence
 ) -> Embedding:
     """The embedding of that name for observations of that space; `dim` is the size of a projection."""
     name, dim = resolve_embedding(name, space, dim)

@@ -17,9 +17,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from mfec.envs.spaces import actions_of, observations_of
+from mfec.errors import MfecError
 
 
-class LaneError(Exception):
+class LaneError(MfecError):
     """Games in progress cannot be brought back."""
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from mfec.config import AgentConfig, Eviction, FewNeighbours, IndexName, Update
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import (
     Identities,
@@ -23,9 +24,7 @@ from mfec.memory.identities import (
 )
 from mfec.memory.neighbours import index_bytes_per_entry, make_index
 
-EVICTIONS = ("updated", "used")
-UPDATES = ("max", "replace")
-FEW_NEIGHBOURS = ("infinity", "mean", "zero")
+FEW_NEIGHBOURS = get_args(FewNeighbours)
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,12 @@ class EpisodicMemory:
         n_actions: int,
         dim: int,
         *,
-        capacity: int = 1_000_000,
-        k: int = 11,
-        index: str = "exact",
-        eviction: str = "updated",
-        update: str = "max",
-        few_neighbours: str = "infinity",
+        capacity: int = AgentConfig.capacity,
+        k: int = AgentConfig.k,
+        index: IndexName = AgentConfig.index,
+        eviction: Eviction = AgentConfig.eviction,
+        update: Update = AgentConfig.update,
+        few_neighbours: FewNeighbours = AgentConfig.few_neighbours,
     ) -> None:
         for name, number in (("n_actions", n_actions), ("dim", dim), ("capacity", capacity), ("k", k)):
             if not isinstance(number, (int, np.integer)) or number < 1:
@@ -85,14 +84,16 @@ class EpisodicMemory:
         if capacity >= 2**30:
             raise ValueError(f"capacity must be below 2**30 entries per action, not {capacity}")
         for name, given, allowed in (
-            ("eviction", eviction, EVICTIONS),
-            ("update", update, UPDATES),
+            ("eviction", eviction, get_args(Eviction)),
+            ("update", update, get_args(Update)),
             ("few_neighbours", few_neighbours, FEW_NEIGHBOURS),
         ):
             if given not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {given!r}")
         self.n_actions, self.dim, self.capacity, self.k = int(n_actions), int(dim), int(capacity), int(k)
-        self.eviction, self.update, self.few_neighbours = eviction, update, few_neighbours
+        self.eviction: Eviction = eviction
+        self.update: Update = update
+        self.few_neighbours: FewNeighbours = few_neighbours
 
         # Full-size arrays cost address space only: the system hands out pages as entries are written.
         shape = (self.n_actions, self.capacity)

@@ -12,6 +12,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.memory.neighbours.threads import on_all_cores
+
 CODE_BLOCK = 64  # codes are padded to whole blocks: the inner loop then has a fixed length and vectorises
 LEVELS = 255
 SAMPLE = 4096  # states that a code book is made from
@@ -36,7 +38,6 @@ class ExactIndex:
         self._low = np.zeros(dim)
         self._scale = 1.0
         self._coded_for = 0  # entries there were when the code book was made
-        self._scratch = np.empty((numba.get_num_threads(), 0), np.int32)
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
@@ -64,15 +65,19 @@ class ExactIndex:
         slots = np.full((*wanted.shape, k), -1, np.int64)
         squared = np.full((*wanted.shape, k), np.inf)
         rows, actions = np.nonzero(wanted & (self._sizes > 0))
-        if len(rows) == 0:
-            return slots, squared
-        largest = int(self._sizes.max())
-        if self._scratch.shape[1] < largest:
-            self._scratch = np.empty((self._scratch.shape[0], 2 * largest), np.int32)
-        _search(
-            self._states, self._entry_ids, self._sizes, self._codes, self._norms, self._low, self._scale,
-            states, rows, actions, k, self._scratch, slots, squared,
-        )  # fmt: skip
+        # Largest first: buffers differ in size, and a step waits for the slowest thread.
+        order = np.argsort(-self._sizes[actions], kind="stable")
+        pairs = list(zip(rows[order].tolist(), actions[order].tolist(), strict=True))
+
+        def search_pair(pair: tuple[int, int]) -> None:
+            row, action = pair
+            _search_one(
+                self._states[action], self._entry_ids[action], self._sizes[action],
+                self._codes[action], self._norms[action], self._low, self._scale,
+                states[row], k, slots[row, action], squared[row, action],
+            )  # fmt: skip
+
+        on_all_cores(search_pair, pairs, work=int(self._sizes[actions].sum()))
         return slots, squared
 
     def _make_code_book(self) -> None:
@@ -108,28 +113,8 @@ def _encode(states, actions, slots, low, scale, codes, norms):
         norms[action, slot] = norm
 
 
-@numba.njit(cache=True, parallel=True)
-def _search(states, entry_ids, sizes, codes, norms, low, scale, queries, rows, actions, k, scratch, slots, squared):
-    # Largest first onto the least loaded thread: buffers differ in size, and a step waits for the slowest.
-    n_threads = scratch.shape[0]
-    load = np.zeros(n_threads, np.int64)
-    owner = np.empty(len(rows), np.int64)
-    for pair in np.argsort(-sizes[actions]):
-        lightest = np.argmin(load)
-        owner[pair] = lightest
-        load[lightest] += sizes[actions[pair]]
-    for thread in numba.prange(n_threads):
-        for pair in range(len(rows)):
-            if owner[pair] == thread:
-                row, action = rows[pair], actions[pair]
-                _search_one(
-                    states[action], entry_ids[action], sizes[action], codes[action], norms[action], low, scale,
-                    queries[row], k, scratch[thread], slots[row, action], squared[row, action],
-                )  # fmt: skip
-
-
-@numba.njit(cache=True)
-def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, coded, slots, squared):
+@numba.njit(cache=True, nogil=True)
+def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slots, squared):
     dim = states.shape[1]
     query_codes = np.zeros(codes.shape[1:], np.int16)
     query_norm = 0
@@ -140,6 +125,7 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, cod
         query_codes[j // CODE_BLOCK, j % CODE_BLOCK] = code
         query_norm += code * code
         error += (inside - low[j] - code * scale) ** 2
+    coded = np.empty(size, np.int32)
     _measure_codes(codes, norms, size, query_codes, np.int32(query_norm), coded)
 
     smallest = _run_minima(coded, size)

@@ -1,0 +1,232 @@
+"""The command `mfec`: a thin layer over the library. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
+
+from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.errors import MfecError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent; everything goes into a run directory. Defaults are the paper's for Atari."""
+
+    env: Annotated[Positional[str], arg(metavar="ENV")]
+    """Short name of an Atari game (qbert, ms_pacman, ...) or a Gymnasium id; `mfec envs` lists them."""
+    total_frames: int = 1_000_000
+    """Frames to play in all (4 to an agent step on Atari)."""
+    seed: int = 0
+    """Makes the run: environment, exploration, ties, projection."""
+    seeds: tuple[int, ...] = ()
+    """Several seeds, one process each, in OUT/seed-N."""
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """Processes at a time with --seeds."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """The run directory; None stands for runs/ENV."""
+    resume: bool = False
+    """Go on from the last checkpoint in OUT; begin where there is none."""
+    checkpoint_frames: int = 250_000
+    """Frames between two checkpoints."""
+    ignore_memory_limit: bool = False
+    """Start even if a full memory would not fit in RAM."""
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    environment: EnvConfig = field(default_factory=EnvConfig)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play whole games with the agent of a run; the memory does not change."""
+
+    directory: Annotated[Positional[Path], arg(metavar="DIR")]
+    """A run directory."""
+    episodes: int = 10
+    """Games to play."""
+    seed: int = 0
+    """Makes the games: starts and random actions."""
+    epsilon: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Chance of a random action; None stands for the run's own."""
+    random: bool = False
+    """Play as many games with a random policy for comparison."""
+    json: bool = False
+    """Print JSON."""
+    video: Annotated[Path | None, arg(metavar="FILE.mp4")] = None
+    """Film the agent's first game into this .mp4 file."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Draw learning curves: mean and standard error over seeds against frames."""
+
+    directories: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
+    """Run directories, or directories with runs below them."""
+    out: Path = Path("curve.png")
+    """The picture: .png, .pdf or .svg."""
+
+
+@dataclass(frozen=True)
+class Envs:
+    """List the environments that can be named."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        command: Train | Evaluate | Plot | Envs = tyro.cli(
+            Annotated[Train, subcommand("train")]
+            | Annotated[Evaluate, subcommand("evaluate")]
+            | Annotated[Plot, subcommand("plot")]
+            | Annotated[Envs, subcommand("envs")],
+            prog="mfec",
+            description="Model-free episodic control: train, evaluate, plot.",
+            args=given,
+            config=(OmitArgPrefixes,),
+        )
+        match command:
+            case Train():
+                return _train(command)
+            case Evaluate():
+                return _evaluate(command)
+            case Plot():
+                return _plot(command)
+            case Envs():
+                return _envs()
+    except KeyboardInterrupt:
+        return STOPPED
+    except (MfecError, ImportError, TypeError, ValueError) as error:
+        if os.environ.get("MFEC_TRACEBACK"):
+            raise
+        print(f"mfec: {error}", file=sys.stderr)
+        return 1
+
+
+def _train(command: Train) -> int:
+    from rich.console import Console
+
+    from mfec.experiments.seeds import train_seeds
+    from mfec.experiments.train import Stopped, train
+
+    console = Console()
+    out = command.out or Path("runs") / command.env.replace("/", "-").replace(":", "-")
+    if command.seeds:
+        settings = _settings(command)
+        status = train_seeds(
+            command.env, settings, command.seeds, out, resume=command.resume, jobs=command.jobs, console=console
+        )
+        failed = [seed for seed, code in status.items() if code not in (0, STOPPED)]
+        if failed:
+            print(f"mfec: these seeds failed: {', '.join(map(str, failed))}", file=sys.stderr)
+            return 1
+        if STOPPED in status.values() or len(status) < len(command.seeds):
+            return _say_how_to_resume(command, out)
+        _draw_curve(out, out / "curve.png", console)
+        return 0
+    config = RunConfig(command.env, command.total_frames, command.seed, command.agent, command.environment)
+    try:
+        directory = train(
+            config,
+            out,
+            resume=command.resume,
+            checkpoint_frames=command.checkpoint_frames,
+            ignore_memory_limit=command.ignore_memory_limit,
+            console=console,
+        )
+    except Stopped:
+        return _say_how_to_resume(command, out)
+    _draw_curve(out, directory.curve, console)
+    return 0
+
+
+def _say_how_to_resume(command: Train, out: Path) -> int:
+    again = ["mfec", "train", command.env, *_settings(command)]
+    again += ["--seeds", *map(str, command.seeds)] if command.seeds else ["--seed", str(command.seed)]
+    print(f"stopped, and saved; go on with\n  {shlex.join([*again, '--out', str(out), '--resume'])}")
+    return STOPPED
+
+
+def _settings(command: Train) -> list[str]:
+    """The options that say what differs from the defaults, as a command line."""
+    options = ["--total-frames", str(command.total_frames)]
+    if command.checkpoint_frames != Train.checkpoint_frames:
+        options += ["--checkpoint-frames", str(command.checkpoint_frames)]
+    if command.ignore_memory_limit:
+        options += ["--ignore-memory-limit"]
+    for given, default in ((command.agent, AgentConfig()), (command.environment, EnvConfig())):
+        for name, value in vars(given).items():
+            if value != getattr(default, name):
+                options += [f"--{name.replace('_', '-')}", str(value)]
+    return options
+
+
+def _draw_curve(runs: Path, out: Path, console: Console) -> None:
+    from mfec.figures.learning_curves import draw_learning_curves
+    from mfec.run_directory import find_runs
+
+    finished = [run for run in find_runs([runs]) if run.episodes()["frames"]]
+    if finished:
+        console.print(f"learning curve: {draw_learning_curves(finished, out)}", highlight=False, soft_wrap=True)
+
+
+def _evaluate(command: Evaluate) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mfec.experiments.evaluate import evaluate_run
+    from mfec.run_directory import RunDirectory
+
+    evaluations = evaluate_run(
+        RunDirectory(command.directory),
+        episodes=command.episodes,
+        seed=command.seed,
+        epsilon=command.epsilon,
+        random=command.random,
+        video=command.video,
+    )
+    if command.json:
+        print(json.dumps([evaluation.as_json() for evaluation in evaluations], indent=1))
+        return 0
+    console = Console()
+    table = Table(title=f"{command.episodes} whole games each, unclipped scores")
+    for column in ("policy", "epsilon", "mean", "standard error", "lowest", "highest", "frames a game"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    for each in evaluations:
+        row = [each.mean, each.standard_error, min(each.scores), max(each.scores), each.mean_length_frames]
+        table.add_row(each.policy, f"{each.epsilon:g}", *(f"{number:,.1f}" for number in row))
+    console.print(table)
+    if command.video:
+        console.print(f"video: {command.video}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _plot(command: Plot) -> int:
+    from mfec.figures.learning_curves import draw_learning_curves
+    from mfec.run_directory import find_runs
+
+    print(draw_learning_curves(find_runs(list(command.directories)), command.out))
+    return 0
+
+
+def _envs() -> int:
+    from mfec.envs import env_names
+
+    for source, names in env_names().items():
+        print(f"{source}:")
+        for name in names:
+            print(f"  {name}")
+    return 0

@@ -1,0 +1,1 @@
+"""Runs: training with a run directory, evaluation, several seeds side by side."""

@@ -1,0 +1,76 @@
+"""Progress of a run: a live line on a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from mfec.agent import MFEC
+from mfec.experiments.ram import show_bytes
+
+LIVE_SECONDS = 0.25
+PLAIN_SECONDS = 5.0
+
+
+class Display:
+    """Shows frames, speed, the mean of the last 100 games, exact matches, memory and the time left."""
+
+    def __init__(self, total_frames: int, console: Console) -> None:
+        self._total_frames = total_frames
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._every = LIVE_SECONDS if self._live else PLAIN_SECONDS
+        self._shown_at = time.perf_counter()
+        self._shown_frames = -1
+        self._speed = 0.0
+        self._exact = 0.0
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def update(self, agent: MFEC) -> None:
+        """Show the agent's progress, if it is time to."""
+        now = time.perf_counter()
+        if self._shown_frames < 0:
+            self._shown_frames = agent.frames
+        done = agent.frames >= self._total_frames
+        if now - self._shown_at < self._every and not done:
+            return
+        speed = (agent.frames - self._shown_frames) / max(now - self._shown_at, 1e-9)
+        self._speed = speed if self._speed == 0.0 else 0.8 * self._speed + 0.2 * speed
+        self._shown_at, self._shown_frames = now, agent.frames
+        if agent.tally.lookups:
+            self._exact = agent.tally.exact / agent.tally.lookups
+        line = self._line(agent)
+        if self._live:
+            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+        else:
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def say(self, message: str) -> None:
+        """A line above the progress."""
+        self._console.print(message, highlight=False)
+
+    def _line(self, agent: MFEC) -> str:
+        mean = f"{sum(agent.scores) / len(agent.scores):,.1f}" if agent.scores else "-"
+        fill = max(agent.memory.sizes) / agent.memory.capacity
+        left = (self._total_frames - agent.frames) / self._speed if self._speed else 0.0
+        return (
+            f"{agent.frames:,}/{self._total_frames:,} frames  {self._speed:,.0f}/s  "
+            f"mean of last {len(agent.scores)} games {mean}  exact {self._exact:.0%}  "
+            f"memory {len(agent.memory):,} ({fill:.1%} full, {show_bytes(agent.memory.nbytes)})  "
+            f"left {int(left) // 60}:{int(left) % 60:02d}"
+        )

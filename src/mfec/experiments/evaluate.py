@@ -1,0 +1,116 @@
+"""Evaluation: whole games, unclipped scores, a memory that stays as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.agent import MFEC
+from mfec.config import EnvConfig
+from mfec.envs import make_env
+from mfec.experiments.video import Video
+from mfec.run_directory import RunDirectory, RunDirectoryError
+from mfec.statistics import mean, standard_error
+
+Policy = Callable[[NDArray[Any]], int]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of whole games under one policy."""
+
+    policy: str
+    epsilon: float
+    scores: list[float]
+    lengths_frames: list[int]
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return mean(self.scores)
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean score."""
+        return standard_error(self.scores)
+
+    @property
+    def mean_length_frames(self) -> float:
+        """Mean length of a game."""
+        return mean(self.lengths_frames)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, as JSON takes it."""
+        error = self.standard_error
+        return {**asdict(self), "mean": self.mean, "standard_error": None if math.isnan(error) else error}
+
+
+def evaluate_run(
+    directory: RunDirectory,
+    *,
+    episodes: int,
+    seed: int,
+    epsilon: float | None = None,
+    random: bool = False,
+    video: Path | None = None,
+) -> list[Evaluation]:
+    """Play whole games with the agent of a run, and with a random policy if asked for.
+
+    `epsilon` is the agent's own unless given. The video is of the first game.
+    """
+    config = directory.read_config()
+    if not directory.has_checkpoint:
+        raise RunDirectoryError(f"{directory.path} has no checkpoint yet: nothing to evaluate")
+    agent = MFEC.load(directory.checkpoint)
+    epsilon = agent.config.epsilon if epsilon is None else epsilon
+    one = EnvConfig(**{**vars(config.environment), "n_envs": 1})
+    env = make_env(config.env, one, render_mode="rgb_array" if video else None)
+    assert isinstance(env, gymnasium.Env)
+    chooser = np.random.default_rng([seed, 1])
+
+    def play(observation: NDArray[Any]) -> int:
+        return int(agent.predict(observation, epsilon=epsilon, rng=chooser)[0])
+
+    evaluations = []
+    if random:
+        low, n = int(agent.action_space.start), agent.n_actions
+        evaluations.append(_play(env, lambda _: low + int(chooser.integers(n)), "random", 1.0, episodes, seed, None))
+    evaluations.append(_play(env, play, "agent", epsilon, episodes, seed, video))
+    return evaluations
+
+
+def _play(
+    env: gymnasium.Env[Any, Any],
+    policy: Policy,
+    name: str,
+    epsilon: float,
+    episodes: int,
+    seed: int,
+    video: Path | None,
+) -> Evaluation:
+    frame_skip = int(getattr(env.unwrapped, "frame_skip", 1))
+    scores, lengths = [], []
+    seeds = np.random.SeedSequence(seed).generate_state(episodes) >> 1
+    for game, game_seed in enumerate(seeds.tolist()):
+        film = Video(video, env) if video and game == 0 else None
+        observation, _ = env.reset(seed=game_seed)
+        score, steps, ended = 0.0, 0, False
+        while not ended:
+            observation, reward, terminated, truncated, _ = env.step(policy(np.asarray(observation)))
+            score += float(reward)
+            steps += 1
+            ended = bool(terminated or truncated)
+            if film:
+                film.add(env.render())
+        if film:
+            film.close()
+        scores.append(score)
+        lengths.append(steps * frame_skip)
+    return Evaluation(name, epsilon, scores, lengths)

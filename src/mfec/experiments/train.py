@@ -1,0 +1,174 @@
+"""One training run: settings in, run directory out. Stopped at any moment, it goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+from rich.console import Console
+
+from mfec.agent import MFEC, BadEnvironmentData
+from mfec.callback import Callback, Game
+from mfec.checkpoint import CheckpointError
+from mfec.config import RunConfig
+from mfec.embeddings import resolve_embedding
+from mfec.envs import make_env
+from mfec.envs.lanes import make_lanes
+from mfec.experiments.display import Display
+from mfec.experiments.ram import RamReport
+from mfec.experiments.tensorboard import TensorBoard
+from mfec.run_directory import RunDirectory, RunDirectoryError
+
+EVERY_FRAMES = 10_000  # between rows of progress.csv
+CHECKPOINT_FRAMES = 250_000
+
+
+class Stopped(Exception):
+    """The run was asked to stop; its checkpoint holds everything."""
+
+
+def train(
+    config: RunConfig,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    checkpoint_frames: int = CHECKPOINT_FRAMES,
+    ignore_memory_limit: bool = False,
+    console: Console | None = None,
+) -> RunDirectory:
+    """Train, or go on training, an agent in the run directory `out`."""
+    console = console or Console()
+    directory = RunDirectory(out)
+    if directory.exists and not resume:
+        raise RunDirectoryError(f"{out} already holds a run: --resume goes on with it, or choose another --out")
+    env = make_env(config.env, config.environment)
+    shape = make_lanes(env, np.random.SeedSequence(config.seed))
+    name, dim = resolve_embedding(config.agent.embedding, shape.observation_space, config.agent.dim)
+    config = replace(config, agent=replace(config.agent, embedding=name))
+    if directory.exists:
+        directory.check_same(config)
+    report = RamReport.of(int(shape.action_space.n), dim, config, shape.frame_skip)
+    console.print(report.sentence(), highlight=False)
+    report.refuse_what_cannot_fit(ignore_memory_limit)
+
+    if directory.exists and directory.has_checkpoint:
+        agent = MFEC.load(directory.checkpoint, env=env)
+        directory.cut_tables(agent.games, agent.frames)
+        directory.write_config(config)
+        console.print(f"going on from frame {agent.frames:,}", highlight=False)
+    else:
+        agent = MFEC(env, **vars(config.agent), seed=config.seed)
+        directory.create(config)
+    if agent.frames >= config.total_frames:
+        console.print(f"{out} has all of its {config.total_frames:,} frames", highlight=False)
+        return directory
+
+    with _stop_signals() as stop, Display(config.total_frames, console) as display:
+        recorder = Recorder(directory, stop, display, checkpoint_frames)
+        try:
+            agent.learn(config.total_frames, recorder)
+            recorder.finish(agent)
+        except (BadEnvironmentData, Stopped):
+            recorder.finish(agent)
+            raise
+        finally:
+            recorder.close()
+    return directory
+
+
+class Recorder(Callback):
+    """Writes the tables and checkpoints of a run, and keeps its display up to date."""
+
+    def __init__(
+        self, directory: RunDirectory, stop: list[int], display: Display, checkpoint_frames: int = CHECKPOINT_FRAMES
+    ) -> None:
+        self._directory = directory
+        self._stop = stop
+        self._display = display
+        self._checkpoint_frames = checkpoint_frames
+        self._episodes = directory.episodes_file.open("a", buffering=1)
+        self._progress = directory.progress_file.open("a", buffering=1)
+        self._tensorboard = TensorBoard(directory.path)
+        past = directory.progress()
+        self._seconds_before = past["seconds"][-1] if past["seconds"] else 0.0
+        self._began = self._row_began = time.perf_counter()
+        self._last_frames = -1
+
+    def on_game(self, agent: MFEC, game: Game) -> None:
+        """Add a row to `episodes.csv`."""
+        self._episodes.write(f"{game.frames},{game.episode},{game.score!r},{game.length_frames}\n")
+
+    def on_step(self, agent: MFEC) -> None:
+        """Show progress; every so many frames, a row of `progress.csv` and a checkpoint."""
+        before = self._last_frames if self._last_frames >= 0 else agent.frames - 1
+        self._last_frames = agent.frames
+        self._display.update(agent)
+        if agent.frames // EVERY_FRAMES > before // EVERY_FRAMES:
+            self._write_row(agent)
+        if agent.frames // self._checkpoint_frames > before // self._checkpoint_frames:
+            self.save(agent)
+        if self._stop:
+            raise Stopped
+
+    def save(self, agent: MFEC) -> None:
+        """Write a checkpoint. A full disk does not end a run that may still have room to finish."""
+        self._episodes.flush()
+        os.fsync(self._episodes.fileno())
+        try:
+            agent.save(self._directory.checkpoint)
+        except CheckpointError as error:
+            self._display.say(f"[bold]{error}[/bold]")
+
+    def finish(self, agent: MFEC) -> None:
+        """Write the last checkpoint; one that cannot be written is an error now."""
+        self._episodes.flush()
+        agent.save(self._directory.checkpoint)
+
+    def close(self) -> None:
+        """Close the tables."""
+        self._episodes.close()
+        self._progress.close()
+        self._tensorboard.close()
+
+    def _write_row(self, agent: MFEC) -> None:
+        now = time.perf_counter()
+        tally = agent.tally
+        row = {
+            "frames": agent.frames,
+            "seconds": round(self._seconds_before + now - self._began, 3),
+            "steps_per_second": round(tally.steps / (now - self._row_began), 1),
+            "return_mean_100": sum(agent.scores) / len(agent.scores) if agent.scores else "",
+            "exact_match_rate": round(tally.exact / tally.lookups, 6),
+            "exact_match_rate_chosen": round(tally.exact_chosen / tally.steps, 6),
+            "memory_entries": len(agent.memory),
+            "lookup_ms": round(1000.0 * tally.lookup_seconds / tally.steps, 4),
+        }
+        self._progress.write(",".join(str(value) for value in row.values()) + "\n")
+        self._tensorboard.write(agent.frames, row)
+        agent.tally = type(tally)()
+        self._row_began = now
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """A list that fills when the process is asked to stop; a second Ctrl-C stops it at once."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Figures and statistics: read run directories, draw."""

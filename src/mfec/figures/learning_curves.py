@@ -1,0 +1,106 @@
+"""Learning curves: score against frames, mean and standard error over seeds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.run_directory import RunDirectory, RunDirectoryError
+
+GAMES = 100  # a point of a curve is the mean of so many last games
+POINTS = 200
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of the figure: all seeds of one setting."""
+
+    label: str
+    frames: NDArray[np.float64]  # (points,)
+    mean: NDArray[np.float64]  # (points,)
+    standard_error: NDArray[np.float64]  # (points,), 0 for a single seed
+    seeds: int
+
+
+def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
+    """Curves of these runs, those that differ in nothing but the seed taken together."""
+    groups: dict[str, list[RunDirectory]] = {}
+    settings = {}
+    for run in runs:
+        config = replace(run.read_config(), seed=0, total_frames=1)
+        groups.setdefault(repr(config), []).append(run)
+        settings[repr(config)] = asdict(config)
+    names = _labels(list(settings.values()))
+    return [_curve(label, group) for label, group in zip(names, groups.values(), strict=True)]
+
+
+def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
+    """Draw the curves of these runs into a picture; its ending says which kind (png, pdf, svg)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    curves = learning_curves(runs)
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for curve in curves:
+        millions = curve.frames / 1e6
+        (line,) = axes.plot(millions, curve.mean, label=f"{curve.label} ({_count(curve.seeds, 'seed')})")
+        if curve.seeds > 1:
+            low, high = curve.mean - curve.standard_error, curve.mean + curve.standard_error
+            axes.fill_between(millions, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
+    axes.set_xlabel("millions of frames")
+    axes.set_ylabel(f"score, mean of the last {GAMES} games")
+    axes.set_xlim(left=0.0)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        figure.savefig(out, dpi=150)
+    except ValueError as error:
+        raise RunDirectoryError(f"cannot draw {out}: {error}") from None
+    return out
+
+
+def trailing_mean(run: RunDirectory, frames: NDArray[np.float64]) -> NDArray[np.float64]:
+    """At each of these frames, the mean score of the last games that had ended by then; NaN before the first."""
+    table = run.episodes()
+    ends, totals = np.array(table["frames"]), np.concatenate([[0.0], np.cumsum(table["return"])])
+    last = np.searchsorted(ends, frames, side="right")
+    first = np.maximum(last - GAMES, 0)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((totals[last] - totals[first]) / np.where(last > first, last - first, np.nan))
+
+
+def _curve(label: str, runs: list[RunDirectory]) -> Curve:
+    ends = [run.episodes()["frames"] for run in runs]
+    for run, own in zip(runs, ends, strict=True):
+        if not own:
+            raise RunDirectoryError(f"{run.path} has no finished game yet")
+    # As far as every seed has come, from where the last of them has a finished game.
+    frames = np.linspace(max(own[0] for own in ends), min(own[-1] for own in ends), POINTS)
+    curves = np.array([trailing_mean(run, frames) for run in runs])
+    error = np.zeros(len(frames))
+    if len(runs) > 1:
+        error = curves.std(axis=0, ddof=1) / np.sqrt(len(runs))
+    return Curve(label, frames, curves.mean(axis=0), error, len(runs))
+
+
+def _labels(settings: list[dict[str, object]]) -> list[str]:
+    """For each setting the environment's name, and whatever tells it apart from the others."""
+    flat = []
+    for setting in settings:
+        own: dict[str, object] = {}
+        for name, value in setting.items():
+            own.update(value if isinstance(value, dict) else {name: value})
+        flat.append(own)
+    differing = [name for name in flat[0] if name != "env" and len({str(own[name]) for own in flat}) > 1]
+    return [", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing)]) for own in flat]
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")

@@ -1,0 +1,164 @@
+"""The run directory: settings, tables, checkpoint, pictures of one run."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tomllib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from mfec import __version__
+from mfec.checkpoint import MANIFEST
+from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.errors import MfecError
+
+EPISODES = ("frames", "episode", "return", "length_frames")
+PROGRESS = (
+    "frames",
+    "seconds",
+    "steps_per_second",
+    "return_mean_100",
+    "exact_match_rate",
+    "exact_match_rate_chosen",
+    "memory_entries",
+    "lookup_ms",
+)
+
+
+class RunDirectoryError(MfecError):
+    """A run directory that cannot be used as asked."""
+
+
+class RunDirectory:
+    """Paths and tables of one run."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.toml"
+        self.episodes_file = self.path / "episodes.csv"
+        self.progress_file = self.path / "progress.csv"
+        self.checkpoint = self.path / "checkpoint"
+        self.curve = self.path / "curve.png"
+        self.video = self.path / "video.mp4"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run was begun here."""
+        return self.config_file.exists()
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return (self.checkpoint / MANIFEST).exists()
+
+    def create(self, config: RunConfig) -> None:
+        """Begin a run here: its settings and empty tables."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for file, columns in ((self.episodes_file, EPISODES), (self.progress_file, PROGRESS)):
+                file.write_text(",".join(columns) + "\n")
+            self.write_config(config)
+        except OSError as error:
+            raise RunDirectoryError(f"cannot begin a run in {self.path}: {error}") from None
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write `config.toml`, atomically: a directory that has one is a run."""
+        draft = self.config_file.with_suffix(".toml.draft")
+        draft.write_text(_to_toml({"mfec": __version__, **asdict(config)}))
+        os.replace(draft, self.config_file)
+
+    def read_config(self) -> RunConfig:
+        """The settings of the run."""
+        if not self.config_file.is_file():
+            raise RunDirectoryError(f"{self.path} is no run directory: config.toml is missing")
+        try:
+            values = tomllib.loads(self.config_file.read_text())
+            values.pop("mfec")
+            agent, environment = AgentConfig(**values.pop("agent")), EnvConfig(**values.pop("environment"))
+            return RunConfig(**values, agent=agent, environment=environment)
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise RunDirectoryError(f"{self.config_file} cannot be read: {error}") from None
+
+    def check_same(self, config: RunConfig) -> None:
+        """Refuse to go on with other settings; only the number of frames may change."""
+        ours, theirs = _flat(asdict(replace(self.read_config(), total_frames=1))), _flat(asdict(config))
+        for name, value in theirs.items():
+            resolved = name == "embedding" and value == "auto"
+            if name != "total_frames" and not resolved and ours[name] != value:
+                raise RunDirectoryError(
+                    f"{self.path} was begun with {name} = {ours[name]}, it cannot go on with {value}"
+                )
+
+    def cut_tables(self, games: int, frames: int) -> None:
+        """Drop what was written after the checkpoint; the run will write it again."""
+        header, *rows = self.episodes_file.read_text().splitlines()
+        if len(rows) < games:
+            raise RunDirectoryError(f"{self.episodes_file} has {len(rows)} games, the checkpoint {games}")
+        _replace_lines(self.episodes_file, [header, *rows[:games]])
+        header, *rows = self.progress_file.read_text().splitlines()
+        kept = [row for row in rows if row.count(",") == len(PROGRESS) - 1 and int(row.split(",")[0]) <= frames]
+        _replace_lines(self.progress_file, [header, *kept])
+
+    def episodes(self) -> dict[str, list[float]]:
+        """The table of finished games, by column."""
+        return _read_table(self.episodes_file)
+
+    def progress(self) -> dict[str, list[float]]:
+        """The table of progress, by column."""
+        return _read_table(self.progress_file)
+
+
+def find_runs(paths: list[Path]) -> list[RunDirectory]:
+    """Run directories among these paths and anywhere below them."""
+    found = []
+    for path in paths:
+        if not path.is_dir():
+            raise RunDirectoryError(f"there is no directory {path}")
+        below = sorted({file.parent for file in path.rglob("config.toml") if (file.parent / "episodes.csv").exists()})
+        if not below:
+            raise RunDirectoryError(f"there is no run in {path}: no config.toml beside an episodes.csv")
+        found += [RunDirectory(directory) for directory in below]
+    return found
+
+
+def _read_table(file: Path) -> dict[str, list[float]]:
+    try:
+        with file.open(newline="") as stream:
+            rows = list(csv.reader(stream))
+        header, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+        return {name: [float(row[i] or "nan") for row in body] for i, name in enumerate(header)}
+    except (OSError, IndexError, ValueError) as error:
+        raise RunDirectoryError(f"{file} cannot be read: {error}") from None
+
+
+def _replace_lines(file: Path, lines: list[str]) -> None:
+    draft = file.with_suffix(".csv.draft")
+    draft.write_text("".join(line + "\n" for line in lines))
+    os.replace(draft, file)
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat.update(value if isinstance(value, dict) else {name: value})
+    return flat
+
+
+def _to_toml(values: dict[str, Any]) -> str:
+    """A flat table with tables below it, in TOML."""
+    lines = [f"{name} = {_toml_value(value)}" for name, value in values.items() if not isinstance(value, dict)]
+    for name, table in values.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
