@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
@@ -47,25 +48,27 @@ def write_checkpoint(path: str | Path, *, kind: str, state: Mapping[str, Any], t
         for name, arrays in tensors.items():
             file = directory / f"{name}-{generation}.safetensors"
             written.append(file)
-            save_file(dict(arrays), file)
+            save_file({key: np.asarray(array, order="C") for key, array in arrays.items()}, file)
             _sync(file)
             files[name] = {"file": file.name, "bytes": file.stat().st_size, "sha256": _sha256(file)}
         body = {"format": FORMAT, "version": VERSION, "kind": kind, "files": files, "state": state}
+        body = json.loads(json.dumps(body))
         draft = directory / f"{MANIFEST}-{generation}.draft"
         written.append(draft)
         draft.write_text(json.dumps({**body, "sha256": _body_sha256(body)}, indent=1) + "\n")
         _sync(draft)
         os.replace(draft, directory / MANIFEST)
-        _sync(directory)
     except (OSError, SafetensorError) as error:
         for file in written:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
         kept = "the last good checkpoint is kept" if (directory / MANIFEST).exists() else "nothing is kept"
         raise CheckpointError(f"cannot save {directory}: {error}; {kept}") from None
+    with contextlib.suppress(OSError):
+        _sync(directory)
     current = {entry["file"] for entry in files.values()}
     for file in directory.iterdir():
-        if _generation(file) and file.name not in current:
+        if _generation(file) and _owner(file) in {MANIFEST, *tensors} and file.name not in current:
             with contextlib.suppress(OSError):
                 file.unlink()
 
@@ -91,7 +94,15 @@ def read_checkpoint(path: str | Path, *, kind: str) -> tuple[dict[str, Any], dic
     if body.get("kind") != kind:
         raise CheckpointError(f"{directory} holds the checkpoint of a {body.get('kind')!r}, not of a {kind!r}")
     tensors = {}
-    for name, entry in body["files"].items():
+    try:
+        entries = {
+            name: {"file": str(entry["file"]), "bytes": entry["bytes"], "sha256": entry["sha256"]}
+            for name, entry in body["files"].items()
+        }
+        state = dict(body["state"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise CheckpointError(f"{manifest} is not the manifest of an {FORMAT}: parts are missing") from None
+    for name, entry in entries.items():
         file = directory / Path(entry["file"]).name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing")
@@ -101,9 +112,14 @@ def read_checkpoint(path: str | Path, *, kind: str) -> tuple[dict[str, Any], dic
             raise CheckpointError(f"{file} is damaged: its checksum does not match")
         try:
             tensors[name] = load_file(file)
-        except (SafetensorError, OSError, ValueError) as error:
+        except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             raise CheckpointError(f"{file} cannot be read: {error}") from None
-    return body["state"], tensors
+    return state, tensors
+
+
+def _owner(file: Path) -> str:
+    """Name of the tensors, or the manifest, that a file of one generation belongs to."""
+    return file.name.rpartition("-")[0]
 
 
 def _generation(file: Path) -> int:

@@ -28,6 +28,7 @@ class Identity:
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """States, float32 (n, dim), of a batch of observations (n, ...)."""
         if self.one_hot:
+            check_discrete(observations, self.dim)
             states = np.zeros((len(observations), self.dim), np.float32)
             states[np.arange(len(observations)), observations.reshape(-1)] = 1.0
             return states
@@ -45,3 +46,9 @@ class Identity:
         """The embedding of which `tensors()` were kept."""
         dim, one_hot = tensors["shape"].tolist()
         return cls(dim, one_hot=bool(one_hot))
+
+
+def check_discrete(observations: NDArray[Any], n: int) -> None:
+    """Refuse whole-number observations outside 0..n-1; a negative one would silently mean another."""
+    if observations.size and not (observations.min() >= 0 and observations.max() < n):
+        raise ValueError(f"observations must lie in 0..{n - 1}, not {observations.min()}..{observations.max()}")

@@ -8,6 +8,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.embeddings.identity import check_discrete
+
 # Entries of A are rounded to multiples of 2**-20. A sum of such numbers times bytes then fits the 53 bits of a float64
 # without rounding, in whatever order it is taken: a state is the same for every batch size, thread count and device.
 RESOLUTION = 2.0**20
@@ -57,6 +59,7 @@ class RandomProjection:
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """States, float32 (n, dim), of a batch of observations (n, ...)."""
         if self.one_hot:
+            check_discrete(observations, len(self._weights))
             return np.asarray(self._weights[observations.reshape(-1)], np.float32)
         rows = np.ascontiguousarray(observations).reshape(len(observations), -1)
         if rows.shape[1] != len(self._weights):

@@ -134,7 +134,7 @@ class EpisodicMemory:
         """The nearest entries of one action's buffer, at most k, as they enter the estimate of a new state."""
         if not 0 <= action < self.n_actions:
             raise ValueError(f"action must lie in 0..{self.n_actions - 1}, not {action}")
-        batch, _ = self._check(np.asarray(state, np.float32)[None], None)
+        batch, _ = self._check(np.asarray(state)[None], None)
         wanted = np.zeros((1, self.n_actions), np.bool_)
         wanted[0, action] = True
         slots, squared = self._index.search(batch, wanted, self.k)
@@ -156,12 +156,17 @@ class EpisodicMemory:
         states: float32 (n, dim); actions: int (n,); returns: float (n,); identities as in `estimate`.
         """
         batch, keys = self._check(states, identities)
-        taken = np.asarray(actions, np.int64)
-        values = np.asarray(returns, np.float32)
+        taken = np.asarray(actions)
+        with np.errstate(over="ignore"):
+            values = np.asarray(returns, np.float32)
         if taken.shape != (len(batch),) or values.shape != (len(batch),):
             raise ValueError(f"{len(batch)} states need as many actions and returns, one each")
-        if len(taken) and not (taken.min() >= 0 and taken.max() < self.n_actions):
-            raise ValueError(f"actions must lie in 0..{self.n_actions - 1}")
+        if len(taken) and taken.dtype.kind not in "iu":
+            raise ValueError(f"actions must be integers, not {taken.dtype}")
+        wrong = taken[(taken < 0) | (taken >= self.n_actions)]
+        if len(wrong):
+            raise ValueError(f"actions must lie in 0..{self.n_actions - 1}, not {wrong[0]}")
+        taken = taken.astype(np.int64)
         if not np.isfinite(values).all():
             raise ValueError("returns must be finite float32 numbers")
 
@@ -218,7 +223,7 @@ class EpisodicMemory:
     def load(cls, path: str | Path) -> EpisodicMemory:
         """Read a memory that `save` wrote."""
         state, tensors = read_checkpoint(path, kind="memory")
-        return cls.restore(state, tensors["memory"])
+        return cls.restore(state, tensors.get("memory", {}))
 
     def settings(self) -> dict[str, Any]:
         """Everything that is not an array, as JSON takes it."""
@@ -251,8 +256,8 @@ class EpisodicMemory:
     @classmethod
     def restore(cls, settings: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> EpisodicMemory:
         """The memory of which `settings()` and `tensors()` were kept."""
-        options = dict(settings)
         try:
+            options = dict(settings)
             tick, next_entry_id = int(options.pop("tick")), int(options.pop("next_entry_id"))
             memory = cls(**options)
             sizes = tensors["sizes"]
@@ -285,7 +290,8 @@ class EpisodicMemory:
     def _check(
         self, states: ArrayLike, identities: Identities | None
     ) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
-        batch = np.ascontiguousarray(states, np.float32)
+        with np.errstate(over="ignore"):
+            batch = np.ascontiguousarray(states, np.float32)
         if batch.ndim != 2 or batch.shape[1] != self.dim:
             raise ValueError(f"states must have the shape (n, {self.dim}), not {batch.shape}")
         if not np.isfinite(batch).all():

@@ -24,6 +24,8 @@ def identity_keys(identities: Identities) -> NDArray[np.uint64]:
     An array that already holds keys, uint64 (n, 2), is returned as it is.
     """
     if isinstance(identities, np.ndarray) and identities.ndim == 2 and identities.dtype == np.uint64:
+        if identities.shape[1] != 2:
+            raise ValueError(f"keys must have the shape (n, 2), not {identities.shape}")
         return identities.astype(np.uint64, copy=False)
     digests = []
     for identity in identities:

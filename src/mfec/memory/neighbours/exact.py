@@ -120,11 +120,10 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slo
     query_norm = 0
     error = 0.0  # how far the query's code lies from the query, or from the nearest point of the range
     for j in range(dim):
-        inside = min(max(float(query[j]), low[j]), low[j] + LEVELS * scale)
-        code = _code(inside, low[j], scale)
+        code = _code(query[j], low[j], scale)
         query_codes[j // CODE_BLOCK, j % CODE_BLOCK] = code
         query_norm += code * code
-        error += (inside - low[j] - code * scale) ** 2
+        error += (min(max((query[j] - low[j]) / scale, 0.0), float(LEVELS)) - code) ** 2
     coded = np.empty(size, np.int32)
     _measure_codes(codes, norms, size, query_codes, np.int32(query_norm), coded)
 
@@ -153,7 +152,7 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slo
         farthest = 0.0
         for i in first:
             farthest = max(farthest, _squared_distance(states[i], query))
-        limit = (np.sqrt(farthest) / scale + 1.01 * (0.5 * np.sqrt(dim) + np.sqrt(error) / scale)) ** 2 + 1.0
+        limit = (np.sqrt(farthest) / scale + 1.01 * (0.5 * np.sqrt(dim) + np.sqrt(error))) ** 2 + 1.0
 
     # The true distances of what is left, in order.
     for run in range(len(smallest)):
@@ -205,6 +204,6 @@ def _measure_codes(codes, norms, size, query_codes, query_norm, coded):
 def _squared_distance(state, query):
     total = 0.0
     for j in range(len(query)):
-        step = float(state[j]) - float(query[j])
+        step = np.float64(state[j]) - np.float64(query[j])  # numba's float() of a float32 is a float32
         total += step * step
     return total
