@@ -130,7 +130,7 @@ class MFEC:
             step = lanes.step(actions)
             self._refuse_bad_data(step.rewards, observations)
 
-            self.frames += lanes.frame_skip * int(step.valid.sum())
+            self.frames += lanes.frame_skip * np.count_nonzero(step.valid)
             self._count(estimates.exact[step.valid], actions[step.valid], looked_up - began)
             for lane in np.flatnonzero(step.valid).tolist():
                 episode = self._episodes[lane]
@@ -162,15 +162,13 @@ class MFEC:
     ) -> NDArray[np.int64]:
         """Actions of the highest value, or with probability epsilon any. Without `ties` the first of equals."""
         best = values == values.max(axis=1, keepdims=True)
+        actions: NDArray[np.int64] = best.argmax(axis=1)
         # Ties are common while buffers fill; always taking action 0 wastes the first episodes.
-        if ties is not None and self.config.ties == "random":
-            greedy = np.where(best, ties.random(values.shape), -1.0).argmax(axis=1)
-        else:
-            greedy = best.argmax(axis=1)
-        if epsilon > 0.0:
-            explore = exploration.random(len(values)) < epsilon
-            greedy = np.where(explore, exploration.integers(self.n_actions, size=len(values)), greedy)
-        return np.asarray(greedy, np.int64)
+        if ties is not None and self.config.ties == "random" and best.sum() > len(best):
+            actions = np.where(best, ties.random(values.shape), -1.0).argmax(axis=1)
+        for lane in np.flatnonzero(exploration.random(len(values)) < epsilon):
+            actions[lane] = exploration.integers(self.n_actions)
+        return actions
 
     # -- Acting -------------------------------------------------------------------------------------------------------
 
@@ -319,8 +317,10 @@ class MFEC:
     def _count(self, exact: NDArray[np.bool_], actions: NDArray[np.int64], seconds: float) -> None:
         self.tally.steps += len(actions)
         self.tally.lookups += exact.size
-        self.tally.exact += int(exact.sum())
-        self.tally.exact_chosen += int(exact[np.arange(len(actions)), actions].sum())
+        self.tally.exact += np.count_nonzero(exact)
+        self.tally.exact_chosen += sum(
+            row[action] for row, action in zip(exact.tolist(), actions.tolist(), strict=True)
+        )
         self.tally.lookup_seconds += seconds
 
     def _refuse_bad_data(self, rewards: NDArray[np.float64], before: NDArray[Any]) -> None:

@@ -39,8 +39,9 @@ class AgentConfig:
     """Entry that a full buffer gives up: least recently updated, or least recently used."""
     update: Update = "max"
     """Value of a known state and action: highest return (Eq. 1), or the latest one."""
-    few_neighbours: FewNeighbours = "infinity"
-    """Estimate from a buffer of fewer than k entries: infinity (try the action), mean of what is there, or zero."""
+    few_neighbours: FewNeighbours = "mean"
+    """Estimate from a buffer of fewer than k entries: infinity (try the action), mean of what is there, or zero; an
+    action without any entry is tried under the first two."""
     ties: Ties = "random"
     """Choice among actions of equal value: at random from the seed, or always the first."""
     episode: EpisodeEnd = "life"

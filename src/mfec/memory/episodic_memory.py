@@ -58,7 +58,7 @@ class EpisodicMemory:
             least recently `used` (section 4): written, matched, or a neighbour in an estimate.
         update: `max` keeps the highest return (Eq. 1), `replace` the latest (the paper's footnote).
         few_neighbours: the estimate of a new state from a buffer of fewer than k entries: `infinity` (try the
-            action), the `mean` of what is there (0 if nothing is), or `zero`.
+            action), the `mean` of what is there, or `zero`. An action without any entry is tried, except under `zero`.
 
     >>> memory = EpisodicMemory(n_actions=2, dim=1, capacity=10, k=1)
     >>> memory.write([[0.0], [1.0]], actions=[0, 1], returns=[3.0, 5.0])
@@ -319,7 +319,7 @@ def _average(stored, matches, neighbours, few, values):
             if found == k or (few == 1 and found > 0):
                 values[row, action] = total / found
             else:
-                values[row, action] = np.inf if few == 0 else 0.0
+                values[row, action] = 0.0 if few == 2 else np.inf
 
 
 @numba.njit(cache=True)

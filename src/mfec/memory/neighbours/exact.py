@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.memory.neighbours.threads import on_all_cores
+from mfec.memory.neighbours.threads import fair_shares, on_all_cores
 
 CODE_BLOCK = 64  # codes are padded to whole blocks: the inner loop then has a fixed length and vectorises
 LEVELS = 255
@@ -64,20 +64,15 @@ class ExactIndex:
         """
         slots = np.full((*wanted.shape, k), -1, np.int64)
         squared = np.full((*wanted.shape, k), np.inf)
-        rows, actions = np.nonzero(wanted & (self._sizes > 0))
-        # Largest first: buffers differ in size, and a step waits for the slowest thread.
-        order = np.argsort(-self._sizes[actions], kind="stable")
-        pairs = list(zip(rows[order].tolist(), actions[order].tolist(), strict=True))
+        shares = fair_shares(np.where(wanted, self._sizes, 0))
 
-        def search_pair(pair: tuple[int, int]) -> None:
-            row, action = pair
-            _search_one(
-                self._states[action], self._entry_ids[action], self._sizes[action],
-                self._codes[action], self._norms[action], self._low, self._scale,
-                states[row], k, slots[row, action], squared[row, action],
+        def search_share(share: int) -> None:
+            _search_pairs(
+                self._states, self._entry_ids, self._sizes, self._codes, self._norms, self._low, self._scale,
+                states, wanted, shares, share, k, slots, squared,
             )  # fmt: skip
 
-        on_all_cores(search_pair, pairs, work=int(self._sizes[actions].sum()))
+        on_all_cores(search_share, int(shares.max(initial=0)) + 1)
         return slots, squared
 
     def _make_code_book(self) -> None:
@@ -114,6 +109,19 @@ def _encode(states, actions, slots, low, scale, codes, norms):
 
 
 @numba.njit(cache=True, nogil=True)
+def _search_pairs(
+    states, entry_ids, sizes, codes, norms, low, scale, queries, wanted, shares, share, k, slots, squared
+):  # fmt: skip
+    for row in range(wanted.shape[0]):
+        for action in range(wanted.shape[1]):
+            if wanted[row, action] and shares[row, action] == share and sizes[action] > 0:
+                _search_one(
+                    states[action], entry_ids[action], sizes[action], codes[action], norms[action], low, scale,
+                    queries[row], k, slots[row, action], squared[row, action],
+                )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
 def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slots, squared):
     dim = states.shape[1]
     query_codes = np.zeros(codes.shape[1:], np.int16)
@@ -124,7 +132,7 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slo
         query_codes[j // CODE_BLOCK, j % CODE_BLOCK] = code
         query_norm += code * code
         error += (min(max((query[j] - low[j]) / scale, 0.0), float(LEVELS)) - code) ** 2
-    coded = np.empty(size, np.int32)
+    coded = np.empty((size + RUN - 1) // RUN * RUN, np.int32)
     _measure_codes(codes, norms, size, query_codes, np.int32(query_norm), coded)
 
     smallest = _run_minima(coded, size)
@@ -178,11 +186,15 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slo
 
 @numba.njit(cache=True)
 def _run_minima(coded, size):
-    minima = np.empty((size + RUN - 1) // RUN, np.int32)
+    """The smallest of each run of distances; `coded` is filled up to whole runs."""
+    minima = np.empty(len(coded) // RUN, np.int32)
+    for i in range(size, len(coded)):
+        coded[i] = np.iinfo(np.int32).max
+    runs = coded.reshape(len(minima), RUN)
     for run in range(len(minima)):
-        smallest = coded[run * RUN]
-        for i in range(run * RUN, min((run + 1) * RUN, size)):
-            smallest = min(smallest, coded[i])
+        smallest = runs[run, 0]
+        for i in range(RUN):  # a fixed length vectorises
+            smallest = min(smallest, runs[run, i])
         minima[run] = smallest
     return minima
 
@@ -202,8 +214,14 @@ def _measure_codes(codes, norms, size, query_codes, query_norm, coded):
 
 @numba.njit(cache=True)
 def _squared_distance(state, query):
-    total = 0.0
-    for j in range(len(query)):
-        step = np.float64(state[j]) - np.float64(query[j])  # numba's float() of a float32 is a float32
-        total += step * step
-    return total
+    # Four sums side by side: one alone waits for each addition. np.float64, since numba's float() keeps a float32.
+    a = b = c = d = 0.0
+    whole = len(query) // 4 * 4
+    for j in range(0, whole, 4):
+        a += (np.float64(state[j]) - np.float64(query[j])) ** 2
+        b += (np.float64(state[j + 1]) - np.float64(query[j + 1])) ** 2
+        c += (np.float64(state[j + 2]) - np.float64(query[j + 2])) ** 2
+        d += (np.float64(state[j + 3]) - np.float64(query[j + 3])) ** 2
+    for j in range(whole, len(query)):
+        a += (np.float64(state[j]) - np.float64(query[j])) ** 2
+    return (a + b) + (c + d)

@@ -1,0 +1,32 @@
+# `make demo` and `make test` need Python 3.11 or newer and make, nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO := runs/demo
+
+.PHONY: demo test clean
+
+demo: .venv/core
+	$(BIN)/mfec train qbert --total-frames 300000 --seed 0 --out $(DEMO) --resume
+	$(BIN)/mfec evaluate $(DEMO) --episodes 20 --random --video $(DEMO)/video.mp4
+	@echo "learning curve: $(DEMO)/curve.png"
+
+test: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+
+.venv/core: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[atari]'
+	@touch $@
+
+.venv/test: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,tensorboard,test]'
+	@touch $@
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,440 @@
+"""Atari games: thirty starts, determinism, raw rewards, and a vector environment that equals the single one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+
+import ale_py
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import AtariPreprocessing
+
+from mfec.envs.atari import Atari, AtariVector, atari_games, make_atari
+
+GAMES = ["ms_pacman", "qbert", "river_raid", "frostbite", "space_invaders"]
+
+
+@cache
+def single(game: str) -> Atari:
+    """One environment for several tests: a test must not depend on what was played before, by design."""
+    return make_atari(game)
+
+
+def random_actions(env, n: int, seed: int = 0) -> list[int]:
+    return np.random.default_rng(seed).integers(env.action_space.n, size=n).tolist()
+
+
+def play(env, actions) -> list[tuple]:
+    """What the actions lead to, up to the end of the game."""
+    shown = []
+    for action in actions:
+        observation, reward, terminated, truncated, info = env.step(action)
+        shown.append((observation.tobytes(), reward, terminated, truncated, info["lives"]))
+        if terminated or truncated:
+            break
+    return shown
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _switch_off():
+    yield
+    single.cache_clear()
+
+
+# -- Starts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_game_has_exactly_thirty_starts_whatever_was_played_before(game):
+    env = single(game)
+    actions = iter(random_actions(env, 100_000))
+    starts, frames = set(), set()
+    for seed in range(300):
+        observation, info = env.reset(seed=seed)
+        starts.add((info["no_ops"], env.emulator_state()))
+        frames.add((info["no_ops"], observation.tobytes()))
+        length = 2000 if seed % 150 == 0 else 3  # now and then to the end of the game
+        play(env, (next(actions) for _ in range(length)))
+    assert len(starts) == len({state for _, state in starts}) == 30
+    assert len(frames) == 30
+    fresh = make_atari(game)
+    named = set()
+    for no_ops in range(30):
+        observation, info = fresh.reset(options={"no_ops": no_ops})
+        assert info["no_ops"] == no_ops
+        named.add((no_ops, fresh.emulator_state()))
+        assert (no_ops, observation.tobytes()) in frames
+    assert named == starts
+
+
+def test_starts_differ_by_their_no_ops_only():
+    """Start j followed by a no-op frame is start j + 1."""
+    env = make_atari("qbert")
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(ale_py.roms.get_rom_path("qbert"))
+    ale.reset_game()
+    for no_ops in range(30):
+        env.reset(options={"no_ops": no_ops})
+        assert env.emulator_state()[:128] == bytes(ale.getRAM())
+        ale.act(0)
+
+
+def test_the_seed_decides_the_start():
+    first, second = make_atari("qbert"), make_atari("qbert")
+    drawn = [first.reset(seed=seed)[1]["no_ops"] for seed in range(20)]
+    assert drawn == [second.reset(seed=seed)[1]["no_ops"] for seed in range(20)]
+    assert len(set(drawn)) > 1
+    first.reset(seed=7)
+    second.reset(seed=7)
+    followed = [first.reset()[1]["no_ops"] for _ in range(20)]
+    assert followed == [second.reset()[1]["no_ops"] for _ in range(20)]
+    assert len(set(followed)) > 1
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("unplayed", [0, 13])
+def test_a_game_that_began_but_was_not_played_leaves_no_trace(game, unplayed):
+    first, second = make_atari(game), single(game)
+    actions = random_actions(first, 60, seed=5)
+    for no_ops in (21, 0):
+        first.reset(options={"no_ops": unplayed})
+        first.reset(options={"no_ops": no_ops})
+        second.reset(options={"no_ops": no_ops})
+        assert play(first, actions) == play(second, actions)
+
+
+@pytest.mark.parametrize("no_ops", [-1, 30, 1000])
+def test_no_other_starts_can_be_named(no_ops):
+    with pytest.raises(ValueError, match=r"0\.\.29"):
+        single("qbert").reset(options={"no_ops": no_ops})
+
+
+def test_the_first_start_is_found_again_where_resets_alone_never_lead_to_it():
+    """Surround's memory differs after every reset of the console. A process of its own, lest the test hang."""
+    code = """
+from mfec.envs import make_atari
+env = make_atari("surround")
+states = set()
+for _ in range(3):
+    env.reset(options={"no_ops": 0})
+    states.add(env.emulator_state())
+assert len(states) == 1, len(states)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("game", "resets"), [("frostbite", 75), ("tennis", 50)])
+def test_vector_lanes_start_like_the_single_environment_after_many_resets(game, resets):
+    """The console's timer gives some games two power-on states, which show 14 to 16 steps later."""
+    env, vector = single(game), make_atari(game, n_envs=1)
+    actions = random_actions(env, 20, seed=1)
+    mask = np.array([True])
+    for reset in range(resets):
+        options = {"reset_mask": mask} if reset else None
+        seed = [reset] if reset % vector.reseed_every == 0 else [None]
+        observations, info = vector.reset(seed=seed, options=options)
+        if reset < resets - 30 and reset % 3:
+            continue
+        observation, _ = env.reset(options={"no_ops": int(info["episode_frame_number"][0])})
+        assert np.array_equal(observations[0], observation)
+        for action in actions:
+            assert np.array_equal(vector.step(np.array([action]))[0][0], env.step(action)[0]), f"reset {reset}"
+
+
+def test_vector_lanes_start_like_the_single_environment_on_every_seed():
+    env, vector = single("frostbite"), make_atari("frostbite", n_envs=6)
+    actions = random_actions(env, 20, seed=1)
+    starts = set()
+    for seed in (0, 1000, 2**30):
+        observations, info = vector.reset(seed=seed)
+        frames = [vector.step(np.full(6, action))[0] for action in actions]
+        for lane, no_ops in enumerate(info["episode_frame_number"].tolist()):
+            starts.add(no_ops)
+            assert np.array_equal(observations[lane], env.reset(options={"no_ops": no_ops})[0])
+            for action, frame in zip(actions, frames, strict=True):
+                assert np.array_equal(frame[lane], env.step(action)[0])
+    assert len(starts) > 6
+    assert starts <= set(range(30))
+
+
+# -- Determinism and rewards ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_same_actions_give_the_same_frames(game):
+    first, second = single(game), make_atari(game)
+    actions = random_actions(first, 1500, seed=2)
+    for no_ops, length in ((13, 1500), (0, 100)):
+        shown = []
+        for env in (first, second, first):
+            env.reset(options={"no_ops": no_ops})
+            shown.append(play(env, actions[:length]))
+        assert shown[0] == shown[1] == shown[2]
+        assert len({frame for frame, *_ in shown[0]}) > 20
+        assert shown[0][-1][2] or no_ops == 0, "the game ended"
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_rewards_are_the_emulators_own(game):
+    """Neither clipped nor discounted: each step brings what four frames of the plain emulator bring."""
+    env = single(game)
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(ale_py.roms.get_rom_path("riverraid" if game == "river_raid" else game))
+    ale.reset_game()
+    env.reset(options={"no_ops": 0})
+    legal = ale.getMinimalActionSet()
+    assert env.action_space.n == len(legal)
+    rewards = []
+    for action in random_actions(env, 1500, seed=3):
+        expected = 0
+        for _ in range(4):
+            expected += ale.act(legal[action])
+        _, reward, terminated, _, info = env.step(action)
+        assert (reward, terminated, info["lives"]) == (expected, ale.game_over(), ale.lives())
+        rewards.append(reward)
+        if terminated:
+            break
+    assert set(rewards) - {-1.0, 0.0, 1.0}
+
+
+def test_frames_equal_gymnasiums_preprocessing():
+    reference = AtariPreprocessing(
+        ale_py.AtariEnv("qbert", frameskip=1, repeat_action_probability=0.0, full_action_space=False), noop_max=0
+    )
+    env = single("qbert")
+    for game in range(2):
+        expected, _ = reference.reset(seed=game)
+        observation, _ = env.reset(options={"no_ops": 0})
+        assert np.array_equal(observation, expected)
+        for action in random_actions(env, 1500, seed=game):
+            expected, *outcome, info = reference.step(action)
+            observation, *ours, shown = env.step(action)
+            assert np.array_equal(observation, expected)
+            assert (ours, shown["lives"]) == (outcome, info["lives"])
+            if ours[1]:
+                break
+        assert ours[1], "the game ended"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_frames_equal_gymnasiums_preprocessing_after_its_no_ops(seed):
+    reference = AtariPreprocessing(
+        ale_py.AtariEnv("ms_pacman", frameskip=1, repeat_action_probability=0.0), noop_max=29
+    )
+    env = single("ms_pacman")
+    expected, info = reference.reset(seed=seed)
+    observation, _ = env.reset(options={"no_ops": info["episode_frame_number"]})
+    assert np.array_equal(observation, expected)
+    for action in random_actions(env, 100, seed=seed):
+        assert np.array_equal(env.step(action)[0], reference.step(action)[0])
+
+
+# -- Vector and single ------------------------------------------------------------------------------------------------
+
+
+def compare(vector: AtariVector, env_of_lane: list[Atari], steps: int, seed: int = 0) -> dict[str, int]:
+    """Play random actions in both and compare everything; how many games ended, and of those by time."""
+    rng = np.random.default_rng(seed)
+    n = vector.num_envs
+    observations, info = vector.reset(seed=[100 + seed + lane for lane in range(n)])
+    ended = np.ones(n, np.bool_)
+    counts = {"over": 0, "cut off": 0, "began": 0}
+    for _ in range(steps):
+        for lane in np.flatnonzero(ended):
+            no_ops = int(info["episode_frame_number"][lane])
+            observation, shown = env_of_lane[lane].reset(options={"no_ops": no_ops})
+            assert np.array_equal(observations[lane], observation)
+            assert info["lives"][lane] == shown["lives"]
+            counts["began"] += 1
+        actions = rng.integers(vector.single_action_space.n, size=n)
+        observations, rewards, terminated, truncated, info = vector.step(actions)
+        for lane, env in enumerate(env_of_lane):
+            observation, reward, over, cut_off, shown = env.step(int(actions[lane]))
+            assert np.array_equal(observations[lane], observation)
+            assert (rewards[lane], terminated[lane], truncated[lane]) == (reward, over, cut_off)
+            assert info["lives"][lane] == shown["lives"]
+        ended = terminated | truncated
+        counts["over"] += int(terminated.sum())
+        counts["cut off"] += int(truncated.sum())
+        if ended.any():
+            observations, info = vector.reset(options={"reset_mask": ended})
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("game", "steps"),  # enough for lanes to end a game and begin another
+    [("ms_pacman", 500), ("qbert", 400), ("river_raid", 610), ("frostbite", 340), ("space_invaders", 400)],
+)
+def test_vector_and_single_environments_agree_frame_for_frame(game, steps):
+    vector, envs = make_atari(game, n_envs=4), [make_atari(game) for _ in range(4)]
+    assert vector.single_action_space == envs[0].action_space
+    assert vector.single_observation_space == envs[0].observation_space
+    counts = compare(vector, envs, steps=steps)
+    assert counts["over"] >= 1
+    assert counts["began"] > 4, "games began after others had ended"
+
+
+@pytest.mark.parametrize("max_frames", [200, 203])
+def test_max_frames_cuts_games_off_alike_in_vector_and_single_environments(max_frames):
+    settings = {"frame_stack": 4, "max_frames": max_frames}
+    vector, envs = make_atari("qbert", n_envs=3, **settings), [make_atari("qbert", **settings) for _ in range(3)]
+    counts = compare(vector, envs, steps=160)
+    assert counts["cut off"] >= 6
+
+
+def test_max_frames_cuts_off_but_does_not_end_a_game():
+    env = make_atari("space_invaders", max_frames=400)
+    env.reset(seed=0)
+    shown = play(env, [0] * 1000)
+    assert len(shown) <= 100
+    assert shown[-1][2:4] == (False, True)
+    assert not any(terminated or truncated for _, _, terminated, truncated, _ in shown[:-1])
+
+
+def test_lanes_depend_on_their_seeds_not_on_other_lanes():
+    many, one = make_atari("qbert", n_envs=3), make_atari("qbert", n_envs=1)
+    first, _ = many.reset(seed=5)
+    assert np.array_equal(one.reset(seed=[7])[0][0], first[2])
+    for action in random_actions(single("qbert"), 40):
+        before = many.step(np.full(3, action))[0]
+        assert np.array_equal(one.step(np.array([action]))[0][0], before[2])
+    before = before.copy()
+    after, _ = many.reset(seed=[None, 6, None], options={"reset_mask": np.array([False, True, False])})
+    assert np.array_equal(after[[0, 2]], before[[0, 2]]), "outside the mask nothing happens"
+    assert not np.array_equal(after[1], before[1])
+    assert np.array_equal(after[1], first[1]), "lane 1 began on seed 6 at first, too"
+
+
+# -- Options ----------------------------------------------------------------------------------------------------------
+
+
+def test_stacked_frames_are_the_last_ones_with_zeros_first():
+    plain, stacked = single("qbert"), make_atari("qbert", frame_stack=4)
+    assert stacked.observation_space.shape == (4, 84, 84)
+    for no_ops in (3, 8):
+        frames = [np.zeros((84, 84), np.uint8)] * 3 + [plain.reset(options={"no_ops": no_ops})[0]]
+        observation, _ = stacked.reset(options={"no_ops": no_ops})
+        assert np.array_equal(observation, frames)
+        for action in random_actions(plain, 20):
+            frames = [*frames[1:], plain.step(action)[0]]
+            assert np.array_equal(stacked.step(action)[0], frames)
+
+
+@pytest.mark.parametrize("frame_stack", [1, 4])
+def test_an_observation_stays_as_it_was_shown(frame_stack):
+    """The last observation of a game is still needed when the next game has begun."""
+    env = make_atari("qbert", frame_stack=frame_stack)
+    shown = [env.reset(seed=0)[0]]
+    shown += [env.step(action)[0] for action in random_actions(env, 5)]
+    kept = [observation.copy() for observation in shown]
+    env.reset()
+    env.step(1)
+    assert all(np.array_equal(now, then) for now, then in zip(shown, kept, strict=True))
+
+
+def test_sticky_actions_change_a_game_and_repeat_under_a_seed():
+    plain = single("space_invaders")
+    actions = random_actions(plain, 60)
+    plain.reset(seed=1)
+    trajectories = {"plain": play(plain, actions)}
+    for name, seed in (("sticky", 1), ("again", 1), ("other", 2)):
+        env = make_atari("space_invaders", sticky_actions=0.25)
+        env.reset(seed=seed, options={"no_ops": plain.reset(seed=1)[1]["no_ops"]})
+        trajectories[name] = play(env, actions)
+    assert trajectories["sticky"] == trajectories["again"]
+    assert trajectories["sticky"] != trajectories["plain"]
+    assert trajectories["sticky"] != trajectories["other"]
+
+
+def test_the_last_action_of_a_game_does_not_stick_to_the_next():
+    used, fresh = (make_atari("freeway", sticky_actions=0.99) for _ in range(2))
+    used.reset(seed=0)
+    play(used, [1] * 40)  # up
+    used.reset(seed=1)
+    fresh.reset(seed=1)
+    assert play(used, [0] * 20) == play(fresh, [0] * 20)
+
+
+def test_sticky_actions_of_a_vector_environment_repeat_under_a_seed():
+    actions = random_actions(single("space_invaders"), 40)
+
+    def frames(vector: AtariVector, seed: int) -> list[bytes]:
+        vector.reset(seed=[seed, seed])
+        return [vector.step(np.full(2, action))[0].tobytes() for action in actions]
+
+    sticky = make_atari("space_invaders", n_envs=2, sticky_actions=0.25)
+    once = frames(sticky, 1)
+    assert once != frames(sticky, 2)
+    assert once == frames(sticky, 1), "after other games, too"
+    assert once != frames(make_atari("space_invaders", n_envs=2), 1)
+
+
+def test_render_shows_the_screen_in_colour():
+    env = make_atari("qbert", render_mode="rgb_array")
+    env.reset(seed=0)
+    env.step(0)
+    screen = env.render()
+    assert screen.shape == (210, 160, 3)
+    assert screen.dtype == np.uint8
+    assert not np.array_equal(screen[..., 0], screen[..., 2])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("frame_stack", [1, 4])
+def test_gymnasiums_checker_passes(frame_stack):
+    check_env(make_atari("qbert", frame_stack=frame_stack), skip_render_check=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"frame_stack": 0}, "frame_stack"),
+        ({"sticky_actions": 1.0}, "sticky_actions"),
+        ({"sticky_actions": -0.1}, "sticky_actions"),
+        ({"max_frames": 0}, "max_frames"),
+        ({"n_envs": 0}, "n_envs"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        make_atari("qbert", **settings)
+
+
+# -- Names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_envs", [None, 2])
+@pytest.mark.parametrize(("given", "meant"), [("ms_packman", "ms_pacman"), ("Qbert", "qbert"), ("riverrade", "river")])
+def test_an_unknown_game_is_an_error_that_names_the_nearest(given, meant, n_envs):
+    with pytest.raises(ValueError, match=f"unknown game '{given}'; did you mean '{meant}.*mfec envs"):
+        make_atari(given, n_envs=n_envs)
+
+
+def test_games_are_listed_by_names_that_can_be_made():
+    assert set(GAMES) <= set(atari_games())
+    assert "combat" not in atari_games(), "two players"
+    assert isinstance(make_atari("riverraid"), gymnasium.Env), "ale-py's own name is taken, too"
+
+
+@pytest.mark.parametrize("missing", ["ale_py", "cv2"])
+def test_without_the_extra_the_error_names_it(missing):
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from mfec.envs import make_atari
+try:
+    make_atari("qbert")
+except ImportError as error:
+    assert "pip install 'mfec[atari]'" in str(error), error
+else:
+    raise AssertionError("no error")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,74 @@
+"""Which spaces the agent can play, and how a checkpoint describes them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from mfec.envs.spaces import actions_of, describe_spaces, observations_of, spaces_from
+
+PLAYABLE = [
+    spaces.Box(0, 255, (84, 84), np.uint8),
+    spaces.Box(0, 255, (20, 30, 3), np.uint8),
+    spaces.Box(-np.inf, np.inf, (4,), np.float32),
+    spaces.Box(-1.0, 1.0, (2, 3), np.float64),
+    spaces.Box(-5, 5, (3,), np.int16),
+    spaces.Box(0, 1, (3,), np.bool_),
+    spaces.Box(0.0, 1.0, (), np.float32),
+    spaces.Discrete(16),
+    spaces.Discrete(3, start=-1),
+]
+ACTIONS = [spaces.Discrete(2), spaces.Discrete(4, start=1)]
+SUPPORTED = r"supported are Discrete actions, and Box \(images or vectors\) or Discrete observations"
+
+
+@pytest.mark.parametrize("actions", ACTIONS, ids=str)
+@pytest.mark.parametrize("observations", PLAYABLE, ids=str)
+def test_playable_spaces_survive_a_checkpoint(observations, actions):
+    assert observations_of(observations) is observations
+    assert actions_of(actions) is actions
+    described = describe_spaces(observations, actions)
+    restored, restored_actions = spaces_from(json.loads(json.dumps(described)))
+    assert restored_actions == actions
+    assert describe_spaces(restored, restored_actions) == described
+    assert (type(restored), restored.shape, restored.dtype) == (
+        type(observations),
+        observations.shape,
+        observations.dtype,
+    )
+    observations.seed(0)
+    assert all(restored.contains(observations.sample()) for _ in range(20))
+
+
+@pytest.mark.parametrize(
+    "observations",
+    [
+        spaces.Dict({"image": spaces.Box(0, 255, (2, 2), np.uint8)}),
+        spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]),
+        spaces.MultiDiscrete([2, 2]),
+        spaces.MultiBinary(3),
+        spaces.Text(5),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_other_observations_are_refused_with_what_is_supported(observations):
+    with pytest.raises(TypeError, match=rf"the observation space is {type(observations).__name__} .*{SUPPORTED}"):
+        observations_of(observations)
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(3), spaces.Dict({})],
+    ids=lambda space: type(space).__name__,
+)
+def test_other_actions_are_refused_with_what_is_supported(actions):
+    with pytest.raises(TypeError, match=rf"the action space is {type(actions).__name__} .*{SUPPORTED}"):
+        actions_of(actions)
+
+
+def test_different_spaces_have_different_descriptions():
+    described = [json.dumps(describe_spaces(space, actions)) for space in PLAYABLE for actions in ACTIONS]
+    assert len(set(described)) == len(described)

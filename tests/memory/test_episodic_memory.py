@@ -1,0 +1,623 @@
+"""The episodic memory against a reference of plain dictionaries and full sorts, written from the paper."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mfec.checkpoint import CheckpointError, write_checkpoint
+from mfec.embeddings import RandomProjection
+from mfec.memory import EpisodicMemory, eviction
+
+State = tuple[float, ...]
+Identity = int | bytes
+
+
+# -- The reference ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Entry:
+    state: State
+    value: float
+    entry_id: int
+    tick: int
+
+
+class ReferenceMemory:
+    """Q_EC by the letter: one dictionary for each action, everything sorted in full, no arrays."""
+
+    def __init__(self, n_actions: int, capacity: int, k: int, eviction: str, update: str, few_neighbours: str) -> None:
+        self.capacity, self.k = capacity, k
+        self.eviction, self.update, self.few_neighbours = eviction, update, few_neighbours
+        self.buffers: list[dict[Identity, Entry]] = [{} for _ in range(n_actions)]
+        self.tick = 0
+        self.next_entry_id = 0
+
+    def write(self, states: Sequence[State], actions: Sequence[int], returns: Sequence[float], names: Any) -> None:
+        for state, action, ret, identity in zip(states, actions, returns, self.identities(states, names), strict=True):
+            buffer = self.buffers[action]
+            if identity in buffer:
+                entry = buffer[identity]
+                entry.value = max(entry.value, float32(ret)) if self.update == "max" else float32(ret)
+                entry.tick = self.tick
+            else:
+                if len(buffer) == self.capacity:
+                    del buffer[min(buffer, key=lambda name: (buffer[name].tick, buffer[name].entry_id))]
+                buffer[identity] = Entry(state, float32(ret), self.next_entry_id, self.tick)
+                self.next_entry_id += 1
+            self.tick += 1
+
+    def estimate(
+        self, states: Sequence[State], names: Any, mark_used: bool
+    ) -> tuple[list[list[float]], list[list[bool]]]:
+        values, exact = [], []
+        for state, identity in zip(states, self.identities(states, names), strict=True):
+            values.append([])
+            exact.append([])
+            for action, buffer in enumerate(self.buffers):
+                match = buffer.get(identity)
+                read = [match] if match else self.nearest(state, action, self.k)
+                values[-1].append(match.value if match else self.mean(read))
+                exact[-1].append(match is not None)
+                if mark_used and self.eviction == "used":
+                    for entry in read:
+                        entry.tick = self.tick
+            self.tick += mark_used and self.eviction == "used"
+        return values, exact
+
+    def mean(self, entries: list[Entry]) -> float:
+        if len(entries) == self.k or (entries and self.few_neighbours == "mean"):
+            total = 0.0
+            for entry in entries:
+                total += entry.value
+            return float32(total / len(entries))
+        return 0.0 if self.few_neighbours == "zero" else math.inf
+
+    def nearest(self, state: State, action: int, k: int) -> list[Entry]:
+        order = sorted(self.buffers[action].values(), key=lambda e: (squared_distance(e.state, state), e.entry_id))
+        return order[:k]
+
+    @staticmethod
+    def identities(states: Sequence[State], names: Any) -> list[Identity]:
+        if names is None:
+            return [struct.pack(f"={len(state)}f", *state) for state in states]
+        return list(names)
+
+
+def float32(number: float) -> float:
+    return struct.unpack("f", struct.pack("f", number))[0]
+
+
+def squared_distance(a: State, b: State) -> float:
+    total = 0.0
+    for x, y in zip(a, b, strict=True):
+        total += (x - y) * (x - y)
+    return total
+
+
+# -- Comparing the two ------------------------------------------------------------------------------------------------
+
+
+class Pair:
+    """A memory and its reference, told the same things."""
+
+    def __init__(self, n_actions: int, dim: int, **options: Any) -> None:
+        self.dim = dim
+        self.memory = EpisodicMemory(n_actions, dim, **options)
+        self.reference = ReferenceMemory(n_actions, **options)
+
+    def write(self, states: Sequence[State], actions: Sequence[int], returns: Sequence[float], names: Any) -> None:
+        self.memory.write(states, actions, returns, names)
+        self.reference.write(states, actions, returns, names)
+        self.compare_sizes()
+
+    def estimate(self, states: Sequence[State], names: Any, mark_used: bool) -> None:
+        estimates = self.memory.estimate(states, names, mark_used=mark_used)
+        values, exact = self.reference.estimate(states, names, mark_used)
+        assert estimates.values.dtype == np.float32
+        assert estimates.values.tolist() == values
+        assert estimates.exact.tolist() == exact
+
+    def compare_sizes(self) -> None:
+        sizes = [len(buffer) for buffer in self.reference.buffers]
+        assert self.memory.sizes.tolist() == sizes
+        assert len(self.memory) == sum(sizes)
+
+    def compare_neighbours(self, state: State) -> None:
+        for action in range(len(self.reference.buffers)):
+            same_neighbours(self.memory, state, action, self.reference.nearest(state, action, self.reference.k))
+
+    def compare_entries(self) -> None:
+        """Everything that is stored, ticks included, and the order of all of it around the origin."""
+        kept, reference = self.memory.settings(), self.reference
+        assert (kept["tick"], kept["next_entry_id"]) == (reference.tick, reference.next_entry_id)
+        tensors = self.memory.tensors()
+        ends = np.cumsum(tensors["sizes"]).tolist()
+        for action, buffer in enumerate(reference.buffers):
+            rows = slice(ends[action] - len(buffer), ends[action])
+            stored = zip(
+                tensors["entry_ids"][rows].tolist(),
+                tensors["ticks"][rows].tolist(),
+                tensors["values"][rows].tolist(),
+                map(tuple, tensors["states"][rows].tolist()),
+                strict=True,
+            )
+            assert sorted(stored) == sorted((e.entry_id, e.tick, e.value, e.state) for e in buffer.values())
+        everything = EpisodicMemory.restore({**kept, "k": reference.capacity + 1}, tensors)
+        for action in range(len(reference.buffers)):
+            origin = (0.0,) * self.dim
+            same_neighbours(everything, origin, action, reference.nearest(origin, action, reference.capacity + 1))
+
+
+def same_neighbours(memory: EpisodicMemory, state: State, action: int, entries: list[Entry]) -> None:
+    found = memory.neighbours(state, action)
+    assert found.entry_ids.tolist() == [entry.entry_id for entry in entries]
+    assert found.values.tolist() == [entry.value for entry in entries]
+    assert [tuple(row) for row in found.states.tolist()] == [entry.state for entry in entries]
+    assert found.distances.tolist() == [math.sqrt(squared_distance(entry.state, state)) for entry in entries]
+
+
+# -- Long random sequences --------------------------------------------------------------------------------------------
+
+N_ACTIONS = 2
+
+options = st.fixed_dictionaries(
+    {
+        "capacity": st.integers(1, 6),
+        "k": st.integers(1, 5),
+        "eviction": st.sampled_from(["updated", "used"]),
+        "update": st.sampled_from(["max", "replace"]),
+        "few_neighbours": st.sampled_from(["infinity", "mean", "zero"]),
+    }
+)
+# On a 4 x 4 grid nearly every search has ties, and a third of the writes meet a known state.
+grid_states = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(lambda cell: (float(cell[0]), float(cell[1])))
+thirds = st.integers(-9, 9).map(lambda n: n / 3)  # not float32 numbers
+
+
+@st.composite
+def names(draw: st.DrawFn, n: int) -> Any:
+    given_as = draw(st.sampled_from(["state", "int", "bytes"]))
+    if given_as == "state":
+        return None
+    some = draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))
+    return some if given_as == "int" else [bytes([number]) for number in some]
+
+
+@st.composite
+def operations(draw: st.DrawFn) -> tuple[Any, ...]:
+    states = draw(st.lists(grid_states, min_size=1, max_size=4))
+    n = len(states)
+    if draw(st.booleans()):
+        actions = draw(st.lists(st.integers(0, N_ACTIONS - 1), min_size=n, max_size=n))
+        return "write", states, actions, draw(st.lists(thirds, min_size=n, max_size=n)), draw(names(n))
+    return "estimate", states, draw(names(n)), draw(st.booleans())
+
+
+@given(options, st.sampled_from([1, 2, 4096]), st.lists(operations(), min_size=1, max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_any_sequence_of_reads_and_writes_equals_the_reference(
+    options: dict[str, Any], queue_length: int, sequence: list[tuple[Any, ...]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eviction, "QUEUE_LENGTH", queue_length)  # so that queues shorter than a buffer are met too
+        pair = Pair(N_ACTIONS, 2, **options)
+    for name, *arguments in sequence:
+        getattr(pair, name)(*arguments)
+        pair.compare_neighbours(arguments[0][0])
+    pair.compare_entries()
+
+
+@pytest.mark.parametrize("eviction_rule", ["updated", "used"])
+@pytest.mark.parametrize("few_neighbours", ["infinity", "mean", "zero"])
+@pytest.mark.parametrize("update", ["max", "replace"])
+def test_a_thousand_reads_and_writes_equal_the_reference(eviction_rule: str, few_neighbours: str, update: str) -> None:
+    """Longer than hypothesis goes, with three numbers in a state and mixed identities."""
+    rng = random.Random(f"{eviction_rule} {few_neighbours} {update}")
+    pair = Pair(
+        3, 3, capacity=rng.randint(5, 20), k=rng.randint(2, 5),
+        eviction=eviction_rule, update=update, few_neighbours=few_neighbours,
+    )  # fmt: skip
+    for turn in range(1000):
+        n = rng.randint(1, 4)
+        states = [tuple(float(rng.randint(-2, 2)) for _ in range(3)) for _ in range(n)]
+        given_as = rng.choice(["state", "state", "int", "bytes"])
+        labels: Any = None if given_as == "state" else [rng.randint(-20, 20) for _ in range(n)]
+        if given_as == "bytes":
+            labels = [str(label).encode() for label in labels]
+        if rng.random() < 0.6:
+            returns = [rng.gauss(0, 100) for _ in range(n)]
+            pair.write(states, [rng.randrange(3) for _ in range(n)], returns, labels)
+        else:
+            pair.estimate(states, labels, mark_used=rng.random() < 0.8)
+        if turn % 50 == 0:
+            pair.compare_neighbours(states[0])
+            pair.compare_entries()
+    pair.compare_entries()
+
+
+@pytest.mark.parametrize("eviction_rule", ["updated", "used"])
+def test_one_long_write_equals_its_rows_one_by_one(eviction_rule: str) -> None:
+    rng = np.random.default_rng(0)
+    states, actions, returns = rng.integers(0, 6, (400, 2)), rng.integers(0, 2, 400), rng.standard_normal(400)
+    whole = EpisodicMemory(2, 2, capacity=7, k=3, eviction=eviction_rule)
+    whole.write(states, actions, returns)
+    rows = EpisodicMemory(2, 2, capacity=7, k=3, eviction=eviction_rule)
+    for row in range(400):
+        rows.write(states[row : row + 1], actions[row : row + 1], returns[row : row + 1])
+    assert_same(whole, rows)
+
+
+# -- Defects of the peers ---------------------------------------------------------------------------------------------
+
+
+def test_a_match_in_row_0_is_found() -> None:
+    memory = EpisodicMemory(1, 1, capacity=10, k=2)
+    memory.write([[0.0], [1.0]], [0, 0], [10.0, 2.0])
+    estimates = memory.estimate([[0.0]])
+    assert estimates.exact.tolist() == [[True]]
+    assert estimates.values.tolist() == [[10.0]]  # a miss would be the mean, 6
+
+
+def test_a_higher_return_is_stored() -> None:
+    memory = EpisodicMemory(2, 1, capacity=10, k=1)
+    memory.write([[0.0], [1.0], [2.0]], [1, 1, 1], [1.0, 2.0, 3.0])
+    memory.write([[1.0], [2.0]], [1, 1], [20.0, -30.0])
+    assert memory.estimate([[1.0], [2.0]]).values[:, 1].tolist() == [20.0, 3.0]
+    assert memory.neighbours([1.2], 1).values.tolist() == [20.0]
+    assert memory.sizes.tolist() == [0, 3]
+
+
+def test_replace_stores_the_latest_return() -> None:
+    memory = EpisodicMemory(1, 1, capacity=10, k=1, update="replace")
+    memory.write([[1.0], [1.0]], [0, 0], [20.0, -3.0])
+    assert memory.estimate([[1.0]]).values.tolist() == [[-3.0]]
+
+
+@pytest.mark.parametrize(("few_neighbours", "value"), [("mean", 30.0), ("infinity", math.inf), ("zero", 0.0)])
+def test_empty_slots_are_not_neighbours_of_value_0(few_neighbours: str, value: float) -> None:
+    memory = EpisodicMemory(2, 1, capacity=100, k=11, few_neighbours=few_neighbours)
+    memory.write([[1.0], [2.0]], [0, 0], [20.0, 40.0])
+    estimates = memory.estimate([[0.0]])
+    assert estimates.values.tolist() == [[value, 0.0 if few_neighbours == "zero" else math.inf]]
+    assert not estimates.exact.any()
+    assert len(memory.neighbours([0.0], 0).values) == 2
+    assert len(memory.neighbours([0.0], 1).values) == 0
+
+
+@pytest.mark.parametrize(("norm", "nearest", "step"), [(40.0, 3e-6, 1e-5), (40_000.0, 2e-3, 1e-2)])
+def test_distances_far_below_the_norm_are_ranked_rightly(norm: float, nearest: float, step: float) -> None:
+    rng = np.random.default_rng(1)
+    centre = rng.standard_normal(64)
+    centre = (centre * norm / np.linalg.norm(centre)).astype(np.float32)
+    directions = rng.standard_normal((200, 64))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    radii = nearest + step * rng.permutation(200)
+    states = (centre + directions * radii[:, None]).astype(np.float32)
+    memory = EpisodicMemory(1, 64, capacity=1000, k=11)
+    memory.write(np.concatenate([states, rng.normal(0, norm, (500, 64))]), [0] * 700, np.arange(700.0))
+
+    steps = [[float(x) - float(y) for x, y in zip(state, centre, strict=True)] for state in states]
+    true = [math.sqrt(math.fsum(x * x for x in row)) for row in steps]
+    order = sorted(range(200), key=lambda row: true[row])[:11]
+    found = memory.neighbours(centre, 0)
+    assert found.entry_ids.tolist() == order
+    np.testing.assert_allclose(found.distances, [true[row] for row in order], rtol=1e-12)
+    assert memory.estimate(centre[None]).values[0, 0] == np.float32(sum(order) / 11)
+
+
+def test_matches_survive_another_batch_size() -> None:
+    """States written from a batch of 16 are found one by one, and the other way around."""
+    frames = np.random.default_rng(2).integers(0, 256, (16, 84, 84), np.uint8)
+    together = RandomProjection(84 * 84, 64, seed=0)(frames)
+    single = RandomProjection(84 * 84, 64, seed=0)
+    one_by_one = np.concatenate([single(frame[None]) for frame in frames])
+    memory = EpisodicMemory(2, 64, capacity=100, k=1)
+    memory.write(together, [0] * 16, np.arange(16.0))
+    for row in range(16):
+        memory.write(one_by_one[row : row + 1], [1], [float(row)])
+        assert memory.estimate(one_by_one[row : row + 1]).exact.tolist() == [[True, True]]
+    estimates = memory.estimate(together)
+    assert estimates.exact.all()
+    assert estimates.values[:, 0].tolist() == estimates.values[:, 1].tolist() == list(range(16))
+
+
+# -- Single rules -----------------------------------------------------------------------------------------------------
+
+
+def test_a_write_that_does_not_raise_the_value_refreshes_the_entry() -> None:
+    memory = EpisodicMemory(1, 1, capacity=2, k=1)
+    memory.write([[0.0], [1.0], [0.0], [2.0]], [0] * 4, [5.0, 5.0, -5.0, 5.0])
+    assert memory.estimate([[0.0], [1.0], [2.0]]).exact[:, 0].tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(("eviction_rule", "mark_used", "kept"), [
+    ("updated", True, [1.0, 2.0]), ("used", True, [0.0, 2.0]), ("used", False, [1.0, 2.0]),
+])  # fmt: skip
+def test_reading_saves_an_entry_only_where_use_counts(eviction_rule: str, mark_used: bool, kept: list[float]) -> None:
+    memory = EpisodicMemory(1, 1, capacity=2, k=1, eviction=eviction_rule)
+    memory.write([[0.0], [1.0]], [0, 0], [0.0, 0.0])
+    memory.estimate([[-1.0]], mark_used=mark_used)  # the nearest is 0
+    memory.write([[2.0]], [0], [0.0])
+    assert sorted(memory.tensors()["states"][:, 0].tolist()) == kept
+
+
+def test_neighbours_of_a_matched_action_are_not_used() -> None:
+    memory = EpisodicMemory(1, 1, capacity=3, k=2, eviction="used")
+    memory.write([[0.0], [1.0], [5.0]], [0, 0, 0], [0.0, 0.0, 0.0])
+    memory.estimate([[5.0]])  # an exact match: 1, its neighbour, stays as old as it was
+    memory.estimate([[0.0]])
+    memory.write([[9.0]], [0], [0.0])
+    assert sorted(memory.tensors()["states"][:, 0].tolist()) == [0.0, 5.0, 9.0]
+
+
+def test_actions_share_nothing() -> None:
+    memory = EpisodicMemory(3, 1, capacity=1, k=1, few_neighbours="zero")
+    memory.write([[0.0], [0.0]], [0, 2], [1.0, 3.0])
+    estimates = memory.estimate([[0.0]])
+    assert estimates.values.tolist() == [[1.0, 0.0, 3.0]]
+    assert estimates.exact.tolist() == [[True, False, True]]
+
+
+def test_what_is_returned_is_a_copy() -> None:
+    memory = EpisodicMemory(1, 1, capacity=3, k=2)
+    memory.write([[0.0], [1.0]], [0, 0], [1.0, 2.0])
+    memory.sizes[:] = 0
+    found, tensors = memory.neighbours([0.0], 0), memory.tensors()
+    for array in (found.states, found.values, *tensors.values()):
+        array[:] = 0
+    assert len(memory) == 2
+    assert memory.estimate([[0.4]]).values.tolist() == [[1.5]]
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    memory = EpisodicMemory(2, 3, capacity=3, eviction="used")
+    memory.write(np.zeros((0, 3)), [], [])
+    assert memory.estimate(np.zeros((0, 3))).values.shape == (0, 2)
+    assert memory.settings()["tick"] == 0
+    assert len(memory) == 0
+
+
+def test_bytes_are_counted() -> None:
+    memory = EpisodicMemory(3, 64, capacity=50)
+    empty = memory.nbytes
+    memory.write(np.arange(3 * 50 * 64).reshape(150, 64), [0, 1, 2] * 50, np.zeros(150))
+    assert memory.nbytes == EpisodicMemory.bytes_when_full(3, 64, 50)
+    assert memory.nbytes - empty == 150 * EpisodicMemory.bytes_per_entry(64)
+    assert EpisodicMemory.bytes_per_entry(64) >= sum(array.nbytes for array in memory.tensors().values()) / 150 - 1
+
+
+# -- Bad input --------------------------------------------------------------------------------------------------------
+
+
+def small_memory() -> EpisodicMemory:
+    memory = EpisodicMemory(3, 2, capacity=4, k=1)
+    memory.write([[0.0, 0.0], [1.0, 1.0]], [0, 1], [1.0, 2.0])
+    return memory
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e39])
+def test_states_that_are_not_finite_are_refused(bad: float) -> None:
+    memory = small_memory()
+    before = memory.tensors()
+    with pytest.raises(ValueError, match="states must be finite"):
+        memory.estimate([[0.0, 0.0], [0.0, bad]])
+    with pytest.raises(ValueError, match="states must be finite"):
+        memory.write([[0.0, 0.0], [0.0, bad]], [0, 0], [1.0, 1.0])
+    with pytest.raises(ValueError, match="states must be finite"):
+        memory.neighbours([0.0, bad], 0)
+    assert_same_tensors(memory.tensors(), before)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e39, -1e39])
+def test_returns_that_are_not_finite_float32_numbers_are_refused(bad: float) -> None:
+    memory = small_memory()
+    before = memory.tensors()
+    with pytest.raises(ValueError, match="returns must be finite float32 numbers"):
+        memory.write([[2.0, 2.0], [3.0, 3.0]], [0, 0], [9.0, bad])
+    with pytest.raises(ValueError, match="returns must be finite float32 numbers"):
+        memory.write([[2.0, 2.0], [3.0, 3.0]], [0, 0], np.array([9.0, bad]))
+    assert_same_tensors(memory.tensors(), before)
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 3), (1, 1), (1, 2, 1)])
+def test_states_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    memory = small_memory()
+    with pytest.raises(ValueError, match=r"shape \(n, 2\), not") as error:
+        memory.estimate(np.zeros(shape))
+    assert str(shape) in str(error.value)
+    with pytest.raises(ValueError, match=r"shape \(n, 2\), not"):
+        memory.write(np.zeros(shape), [0], [0.0])
+    with pytest.raises(ValueError, match="shape"):
+        memory.neighbours(np.zeros((1, *shape)), 0)
+    assert memory.sizes.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("identities", "wrong"), [([1], 1), ([1, 2, 3], 3), ([], 0), ([b"a"], 1)])
+def test_the_number_of_identities_must_fit(identities: list[Any], wrong: int) -> None:
+    memory = small_memory()
+    with pytest.raises(ValueError, match=f"2 states need as many identities, not {wrong}"):
+        memory.estimate(np.zeros((2, 2)), identities)
+    with pytest.raises(ValueError, match=f"2 states need as many identities, not {wrong}"):
+        memory.write(np.zeros((2, 2)), [0, 0], [0.0, 0.0], identities)
+    assert memory.sizes.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("identity", "kind"), [("text", "str"), (1.5, "float"), (None, "NoneType")])
+def test_an_identity_is_bytes_or_an_integer(identity: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=f"bytes or an integer, not {kind}"):
+        small_memory().estimate(np.zeros((1, 2)), [identity])
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_keys_of_another_width_are_refused_and_leave_the_memory_whole(width: int) -> None:
+    memory = small_memory()
+    before = memory.tensors()
+    with pytest.raises((ValueError, TypeError)):
+        memory.write([[5.0, 5.0]], [0], [1.0], np.ones((1, width), np.uint64))
+    assert_same_tensors(memory.tensors(), before)
+
+
+@pytest.mark.parametrize("action", [-1, 3, 2**40])
+def test_actions_out_of_range_are_refused(action: int) -> None:
+    memory = small_memory()
+    before = memory.tensors()
+    with pytest.raises(ValueError, match=rf"actions must lie in 0\.\.2\b.*{action}"):
+        memory.write([[2.0, 2.0], [3.0, 3.0]], [0, action], [1.0, 1.0])
+    with pytest.raises(ValueError, match=rf"action must lie in 0\.\.2, not {action}"):
+        memory.neighbours([0.0, 0.0], action)
+    assert_same_tensors(memory.tensors(), before)
+
+
+@pytest.mark.parametrize("actions", [[0.5, 1.0], np.array([0.0, 1.5]), np.array([0.0, math.nan])])
+def test_actions_that_are_no_integers_are_refused(actions: Any) -> None:
+    memory = small_memory()
+    with pytest.raises((ValueError, TypeError)):
+        memory.write([[2.0, 2.0], [3.0, 3.0]], actions, [1.0, 1.0])
+    assert memory.sizes.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("actions", "returns"), [
+    ([0], [1.0, 1.0]), ([0, 0], [1.0]), ([[0, 0]], [1.0, 1.0]), ([0, 0], [[1.0], [1.0]]), (0, 1.0),
+])  # fmt: skip
+def test_each_state_needs_one_action_and_one_return(actions: Any, returns: Any) -> None:
+    memory = small_memory()
+    with pytest.raises(ValueError, match="2 states need as many actions and returns"):
+        memory.write([[2.0, 2.0], [3.0, 3.0]], actions, returns)
+    assert memory.sizes.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["n_actions", "dim", "capacity", "k"])
+@pytest.mark.parametrize("number", [0, -1, 1.5, "3", None])
+def test_sizes_are_whole_numbers_of_at_least_1(name: str, number: Any) -> None:
+    good: dict[str, Any] = {"n_actions": 1, "dim": 1, "capacity": 1, "k": 1}
+    with pytest.raises(ValueError, match=f"{name} must be a whole number of at least 1, not {number!r}"):
+        EpisodicMemory(**{**good, name: number})
+
+
+@pytest.mark.parametrize(("name", "allowed"), [
+    ("eviction", "updated, used"), ("update", "max, replace"), ("few_neighbours", "infinity, mean, zero"),
+    ("index", "exact"),
+])  # fmt: skip
+def test_unknown_settings_are_refused_with_what_is_allowed(name: str, allowed: str) -> None:
+    with pytest.raises(ValueError, match=name) as error:
+        EpisodicMemory(1, 1, **{name: "wrong"})
+    assert allowed in str(error.value)
+    assert "'wrong'" in str(error.value)
+
+
+def test_a_capacity_beyond_the_identity_table_is_refused() -> None:
+    with pytest.raises(ValueError, match=rf"below 2\*\*30 .* not {2**30}"):
+        EpisodicMemory(1, 1, capacity=2**30)
+
+
+# -- Saving and loading -----------------------------------------------------------------------------------------------
+
+
+def assert_same_tensors(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert ours[name].dtype == theirs[name].dtype
+        assert ours[name].shape == theirs[name].shape
+        assert ours[name].tobytes() == theirs[name].tobytes()
+
+
+def assert_same(ours: EpisodicMemory, theirs: EpisodicMemory) -> None:
+    assert ours.settings() == theirs.settings()
+    assert_same_tensors(ours.tensors(), theirs.tensors())
+
+
+def play(memory: EpisodicMemory, rng: np.random.Generator, turns: int) -> list[Any]:
+    """Random reads and writes; what was read."""
+    read: list[Any] = []
+    for _ in range(turns):
+        n = int(rng.integers(1, 5))
+        states = rng.integers(0, 5, (n, memory.dim)).astype(np.float32)
+        labels = rng.integers(0, 30, n) if rng.random() < 0.3 else None
+        if rng.random() < 0.6:
+            memory.write(states, rng.integers(0, memory.n_actions, n), rng.standard_normal(n), labels)
+        else:
+            estimates = memory.estimate(states, labels)
+            read.append((estimates.values.tolist(), estimates.exact.tolist()))
+    return read
+
+
+@pytest.mark.parametrize("eviction_rule", ["updated", "used"])
+@pytest.mark.parametrize("turns", [0, 3, 300])
+def test_a_loaded_memory_is_the_saved_one_and_goes_on_as_it_would(
+    tmp_path: Path, eviction_rule: str, turns: int
+) -> None:
+    memory = EpisodicMemory(3, 3, capacity=13, k=4, eviction=eviction_rule, update="replace", few_neighbours="mean")
+    play(memory, np.random.default_rng(turns), turns)
+    memory.save(tmp_path / "memory")
+    loaded = EpisodicMemory.load(tmp_path / "memory")
+    assert_same(loaded, memory)
+    ours, theirs = (play(each, np.random.default_rng(99), 300) for each in (memory, loaded))
+    assert ours == theirs
+    assert_same(loaded, memory)
+
+
+def test_saving_leaves_the_memory_as_it_was(tmp_path: Path) -> None:
+    saved, other = (EpisodicMemory(2, 2, capacity=5, k=2, eviction="used") for _ in range(2))
+    rngs = [np.random.default_rng(5), np.random.default_rng(5)]
+    for _ in range(10):
+        assert play(saved, rngs[0], 10) == play(other, rngs[1], 10)
+        saved.save(tmp_path)
+    assert_same(saved, other)
+
+
+def test_a_checkpoint_of_nothing_is_no_memory(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, kind="memory", state=small_memory().settings(), tensors={})
+    with pytest.raises(CheckpointError, match="no complete memory"):
+        EpisodicMemory.load(tmp_path)
+
+
+def without(tensors: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: array for key, array in tensors.items() if key != name}
+
+
+@pytest.mark.parametrize("name", ["sizes", "states", "values", "entry_ids", "ticks", "keys"])
+def test_tensors_that_do_not_fit_the_settings_are_refused(name: str) -> None:
+    memory = small_memory()
+    kept, tensors = memory.settings(), memory.tensors()
+    for broken in (
+        without(tensors, name),
+        {**tensors, name: tensors[name][:-1]},
+        {**tensors, name: np.stack([tensors[name]] * 2)},
+    ):
+        with pytest.raises(CheckpointError, match="no complete memory") as error:
+            EpisodicMemory.restore(kept, broken)
+        assert name in str(error.value)
+    with pytest.raises(CheckpointError, match="no complete memory"):
+        EpisodicMemory.restore(kept, {**tensors, name: tensors[name].astype(np.float64)})
+
+
+@pytest.mark.parametrize("sizes", [[5, 0, 0], [-1, 3, 0], [1, 2, 0]])
+def test_sizes_that_do_not_fit_are_refused(sizes: list[int]) -> None:
+    memory = small_memory()
+    with pytest.raises(CheckpointError, match="no complete memory"):
+        EpisodicMemory.restore(memory.settings(), {**memory.tensors(), "sizes": np.array(sizes)})
+
+
+@pytest.mark.parametrize("name", sorted(EpisodicMemory(1, 1, capacity=1).settings()))
+def test_settings_of_a_stranger_are_refused(name: str) -> None:
+    memory = small_memory()
+    kept = memory.settings()
+    for broken in ({**kept, name: "wrong"}, {**kept, name: None}, {**kept, "more": 1}):
+        with pytest.raises(CheckpointError, match="no complete memory"):
+            EpisodicMemory.restore(broken, memory.tensors())
+    if name in ("tick", "next_entry_id"):
+        del kept[name]
+        with pytest.raises(CheckpointError, match=name):
+            EpisodicMemory.restore(kept, memory.tensors())
