@@ -130,7 +130,7 @@ class MFEC:
             step = lanes.step(actions)
             self._refuse_bad_data(step.rewards, observations)
 
-            self.frames += lanes.frame_skip * np.count_nonzero(step.valid)
+            self.frames += lanes.frame_skip * int(np.count_nonzero(step.valid))
             self._count(estimates.exact[step.valid], actions[step.valid], looked_up - began)
             for lane in np.flatnonzero(step.valid).tolist():
                 episode = self._episodes[lane]
@@ -317,7 +317,7 @@ class MFEC:
     def _count(self, exact: NDArray[np.bool_], actions: NDArray[np.int64], seconds: float) -> None:
         self.tally.steps += len(actions)
         self.tally.lookups += exact.size
-        self.tally.exact += np.count_nonzero(exact)
+        self.tally.exact += int(np.count_nonzero(exact))
         self.tally.exact_chosen += sum(
             row[action] for row, action in zip(exact.tolist(), actions.tolist(), strict=True)
         )
