@@ -812,7 +812,7 @@ def test_the_optimum_of_a_maze_is_learned(gamma, end, n, numbered):
         return env
 
     env = make() if n is None else side_by_side(make, n)
-    agent = MFEC(env, gamma=gamma, epsilon=0.8, k=3, capacity=100, seed=0).learn(8000)
+    agent = MFEC(env, gamma=gamma, epsilon=0.8, k=3, capacity=100, seed=0).learn(16_000)
     reached, rewards = greedy_return(agent, make(), gamma)
     assert reached == pytest.approx(Maze().optimum(gamma, steps=60), rel=1e-12)
     assert rewards[-1] == {"gold": 9.9, "crumb": 0.9}[end]

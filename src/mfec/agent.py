@@ -130,9 +130,10 @@ class MFEC:
             step = lanes.step(actions)
             self._refuse_bad_data(step.rewards, observations)
 
-            self.frames += lanes.frame_skip * int(np.count_nonzero(step.valid))
-            self._count(estimates.exact[step.valid], actions[step.valid], looked_up - began)
+            self.tally.lookup_seconds += looked_up - began
             for lane in np.flatnonzero(step.valid).tolist():
+                self.frames += lanes.frame_skip
+                self.tally.count(estimates.exact[lane], actions[lane])
                 episode = self._episodes[lane]
                 episode.append(states[lane], keys[lane], int(actions[lane]), float(step.rewards[lane]))
                 lost_life = step.lives is not None and step.lives[lane] < episode.lives
@@ -161,13 +162,15 @@ class MFEC:
         ties: np.random.Generator | None,
     ) -> NDArray[np.int64]:
         """Actions of the highest value, or with probability epsilon any. Without `ties` the first of equals."""
-        best = values == values.max(axis=1, keepdims=True)
-        actions: NDArray[np.int64] = best.argmax(axis=1)
-        # Ties are common while buffers fill; always taking action 0 wastes the first episodes.
-        if ties is not None and self.config.ties == "random" and best.sum() > len(best):
-            actions = np.where(best, ties.random(values.shape), -1.0).argmax(axis=1)
-        for lane in np.flatnonzero(exploration.random(len(values)) < epsilon):
-            actions[lane] = exploration.integers(self.n_actions)
+        actions = np.empty(len(values), np.int64)
+        explore = exploration.random(len(values)) < epsilon
+        for lane, row in enumerate(values.tolist()):  # a list is faster than an array of six numbers
+            highest = max(row)
+            best = [action for action, value in enumerate(row) if value == highest]
+            # Ties are common while buffers fill; always taking action 0 wastes the first episodes.
+            if len(best) > 1 and ties is not None and self.config.ties == "random":
+                best = [best[ties.integers(len(best))]]
+            actions[lane] = exploration.integers(self.n_actions) if explore[lane] else best[0]
         return actions
 
     # -- Acting -------------------------------------------------------------------------------------------------------
@@ -283,12 +286,13 @@ class MFEC:
         """Begin games in all lanes, or bring back those that were in progress when the agent was saved."""
         if self._lanes is None:
             raise ValueError("this agent was loaded without an environment: MFEC.load(path, env=...)")
-        lanes, self._to_restore, saved = self._lanes, None, self._to_restore
+        lanes, saved = self._lanes, self._to_restore
         if saved is not None and saved["history"] is not None:
             if len(saved["lanes"]) != lanes.n:
                 raise LaneError(f"the agent played {len(saved['lanes'])} environments, these are {lanes.n}")
             lanes.restore(saved["history"])
-            if array_keys(lanes.observations).tolist() != saved["observations"]:
+            self._refuse_bad_start()
+            if saved["observations"] is not None and array_keys(lanes.observations).tolist() != saved["observations"]:
                 raise LaneError(
                     "repeating the actions of the games in progress led elsewhere: "
                     "this is not the environment that was saved, or it is not deterministic under its seed"
@@ -297,7 +301,9 @@ class MFEC:
             if saved is not None and saved["lanes"]:
                 warnings.warn("games in progress could not be brought back; new ones begin", stacklevel=3)
             self._episodes = [Episode() for _ in range(lanes.n)]
+            self._to_restore = None
             self._begin_games(np.ones(lanes.n, np.bool_))
+        self._to_restore = None
         return lanes
 
     def _begin_games(self, mask: NDArray[np.bool_]) -> None:
@@ -305,6 +311,14 @@ class MFEC:
         lives = self._lanes.begin(mask)
         for lane in np.flatnonzero(mask):
             self._episodes[lane] = Episode(lives=int(lives[lane]) if lives is not None else 0)
+        self._refuse_bad_start()
+
+    def _refuse_bad_start(self) -> None:
+        assert self._lanes is not None
+        if _finite(self._lanes.observations):
+            return
+        self._to_restore = {**(self._games_in_progress() or {}), "observations": None}
+        raise BadEnvironmentData(f"a game begins with an observation that is not finite, after frame {self.frames}")
 
     def _finish_game(self, lane: int, callback: Callback) -> None:
         assert self._lanes is not None
@@ -314,23 +328,13 @@ class MFEC:
         length_frames = episode.steps * self._lanes.frame_skip
         callback.on_game(self, Game(self.frames, self.games, episode.score, length_frames))
 
-    def _count(self, exact: NDArray[np.bool_], actions: NDArray[np.int64], seconds: float) -> None:
-        self.tally.steps += len(actions)
-        self.tally.lookups += exact.size
-        self.tally.exact += int(np.count_nonzero(exact))
-        self.tally.exact_chosen += sum(
-            row[action] for row, action in zip(exact.tolist(), actions.tolist(), strict=True)
-        )
-        self.tally.lookup_seconds += seconds
-
     def _refuse_bad_data(self, rewards: NDArray[np.float64], before: NDArray[Any]) -> None:
         assert self._lanes is not None
-        shown = self._lanes.observations
-        good_observations = shown.dtype.kind != "f" or bool(np.isfinite(shown).all())
-        if good_observations and np.isfinite(rewards).all():
+        if _finite(rewards) and _finite(self._lanes.observations):
             return
-        what = f"the rewards {rewards.tolist()}" if good_observations else "an observation that is not finite"
+        what = "an observation that is not finite" if _finite(rewards) else f"the rewards {rewards.tolist()}"
         self._lanes.retract(before)
+        self._to_restore = self._games_in_progress()  # the environments are already behind the bad step
         raise BadEnvironmentData(f"the environment returned {what} after frame {self.frames}")
 
     def _games_in_progress(self) -> dict[str, Any] | None:
@@ -341,3 +345,7 @@ class MFEC:
             "observations": array_keys(self._lanes.observations).tolist(),
             "lanes": [episode.summary() for episode in self._episodes],
         }
+
+
+def _finite(numbers: NDArray[Any]) -> bool:
+    return numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all())

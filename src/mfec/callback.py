@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
     from mfec.agent import MFEC
 
@@ -28,6 +31,13 @@ class Tally:
     exact: int = 0
     exact_chosen: int = 0
     lookup_seconds: float = 0.0
+
+    def count(self, exact: NDArray[np.bool_], action: np.int64) -> None:
+        """One look-up of all actions, and the action taken."""
+        self.steps += 1
+        self.lookups += len(exact)
+        self.exact += int(np.count_nonzero(exact))
+        self.exact_chosen += int(exact[action])
 
 
 class Callback:

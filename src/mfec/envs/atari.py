@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -77,10 +78,14 @@ class Atari(gymnasium.Env[Observation, np.int64]):
         render_mode: str | None = None,
     ) -> None:
         EnvConfig(frame_stack=frame_stack, sticky_actions=sticky_actions, max_frames=max_frames)  # checks them
-        self._ale = _load(game, max_frames)
+        self._ale = _load(game)
+        self._rom_path = _ale().roms.get_rom_path(_rom(game))
+        self._max_frames = max_frames
         self._actions = self._ale.getMinimalActionSet()
         self._sticky_actions = sticky_actions
         self._resize = _resizer()
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode must be None or 'rgb_array', not {render_mode!r}")
         self.render_mode = render_mode
         self.action_space = spaces.Discrete(len(self._actions))
         self.observation_space: spaces.Box = _frames_space(frame_stack)  # type: ignore[assignment]
@@ -107,15 +112,19 @@ class Atari(gymnasium.Env[Observation, np.int64]):
         state, screen = self._starts[no_ops]
         if no_ops == 0:
             # A state cloned before the first frame is not restored whole (Q*bert, Tetris), so this start is emulated
-            # again, as often as it takes for the timer to fall as it did at first.
+            # again; where the console's timer falls otherwise than at first, from a fresh load.
             self._ale.reset_game()
-            while bytes(self._ale.getRAM()) != self._power_on:
+            if bytes(self._ale.getRAM()) != self._power_on:
+                self._ale.loadROM(self._rom_path)
                 self._ale.reset_game()
         else:
+            # Nor is a state restored whole onto a console that was reset and has not made a frame since.
+            self._ale.act(0)
             self._ale.restoreState(state)
         self._last_action = self._actions[0]
         self._screens = [screen.copy(), screen.copy()]  # the last two frames of a step, one above the other
-        self._stack[:] = 0
+        self._stack = np.zeros_like(self._stack)
+        self._frames = 0
         return self._observe(), {"no_ops": no_ops, "lives": self._ale.lives()}
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -125,11 +134,12 @@ class Atari(gymnasium.Env[Observation, np.int64]):
             if not (self._sticky_actions and self.np_random.random() < self._sticky_actions):
                 self._last_action = self._actions[action]
             reward += self._ale.act(self._last_action)
-            if self._ale.game_over():
+            self._frames += 1
+            if self._ale.game_over() or self._frames >= self._max_frames:
                 break
             if frame >= FRAME_SKIP - 2:
                 self._ale.getScreenGrayscale(self._screens[frame - FRAME_SKIP + 2])
-        ended, cut_off = self._ale.game_over(with_truncation=False), self._ale.game_truncated()
+        ended, cut_off = self._ale.game_over(), self._frames >= self._max_frames
         return self._observe(), float(reward), ended, cut_off, {"lives": self._ale.lives()}
 
     def render(self) -> NDArray[np.uint8]:
@@ -193,8 +203,8 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         self.action_space = batch_space(self.single_action_space, n_envs)
         self.observation_space = batch_space(self.single_observation_space, n_envs)
         # Sticky actions draw from the emulator's own numbers in every frame, so only a fresh load repeats a game.
-        self.reseed_every = 1 if sticky_actions else RELOAD_EVERY
         self._skips = _skipped_resets(game)
+        self.reseed_every = 1 if sticky_actions else min(RELOAD_EVERY, int((~self._skips).sum()))
         self._resets = np.zeros(n_envs, np.int64)  # since the lane's ROM was loaded
 
     def reset(
@@ -204,7 +214,7 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin games in the lanes of `options["reset_mask"]`, by default in all of them."""
-        mask = np.ones(self.num_envs, np.bool_) if not options else np.asarray(options["reset_mask"], np.bool_)
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)), np.bool_)
         if isinstance(seed, int):
             seed = [seed + lane for lane in range(self.num_envs)]
         seeds = [None] * self.num_envs if seed is None else list(seed)
@@ -227,9 +237,10 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         return observations.reshape(self.observation_space.shape or ())
 
 
+@cache
 def _skipped_resets(game: str) -> NDArray[np.bool_]:
     """For each reset since the ROM was loaded: does it end in another state than the first one?"""
-    ale = _load(game, EnvConfig.max_frames)
+    ale = _load(game)
     states = []
     for _ in range(2 * RELOAD_EVERY):
         ale.reset_game()
@@ -242,11 +253,11 @@ def _frames_space(frame_stack: int) -> spaces.Box:
     return spaces.Box(0, 255, shape, np.uint8)
 
 
-def _load(game: str, max_frames: int) -> Any:
+def _load(game: str) -> Any:
     ale_py = _ale()
     ale = ale_py.ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
-    ale.setInt("max_num_frames_per_episode", max_frames)
+    ale.setInt("max_num_frames_per_episode", 0)
     ale.loadROM(ale_py.roms.get_rom_path(_rom(game)))
     return ale
 

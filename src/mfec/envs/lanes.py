@@ -108,6 +108,7 @@ class SingleLane:
     def __init__(self, env: gymnasium.Env[Any, Any], seed: np.random.SeedSequence) -> None:
         self._env = env
         self._record = _Seeded(1, seed, 1)
+        self._everyone = np.ones(1, np.bool_)
         self.observation_space = observations_of(env.observation_space)
         self.action_space = actions_of(env.action_space)
         self.frame_skip = int(getattr(env.unwrapped, "frame_skip", 1))
@@ -115,16 +116,16 @@ class SingleLane:
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
         observation, info = self._env.reset(seed=self._record.begin(0))
-        self.observations = np.asarray(observation)[None]
+        self.observations = np.array(observation, self.observation_space.dtype)[None]
         return _lives(info)
 
     def step(self, actions: NDArray[np.int64]) -> Step:
         action = int(actions[0])
         observation, reward, terminated, truncated, info = self._env.step(self._first_action + action)
         self._record.actions[0].append(action)
-        self.observations = np.asarray(observation)[None]
+        self.observations = np.array(observation, self.observation_space.dtype)[None]
         ended = np.array([bool(terminated) or bool(truncated)])
-        return Step(np.array([reward], np.float64), ended, _lives(info), np.ones(1, np.bool_))
+        return Step(np.array([reward], np.float64), ended, _lives(info), self._everyone)
 
     def retract(self, observations: NDArray[Any]) -> None:
         self._record.retract()
@@ -135,7 +136,7 @@ class SingleLane:
 
     def restore(self, history: dict[str, Any]) -> None:
         self._record.rewind(0, history["games"][0])
-        self.begin(np.ones(1, np.bool_))
+        self.begin(self._everyone)
         for action in history["actions"][0]:
             self.step(np.array([action]))
 
@@ -146,10 +147,10 @@ class VectorLanes:
     def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> None:
         self._env = env
         self.n = env.num_envs
-        self._record = _Seeded(self.n, seed, int(getattr(env, "reseed_every", 1)))
+        self._record = _Seeded(self.n, seed, int(getattr(env.unwrapped, "reseed_every", 1)))
         self.observation_space = observations_of(env.single_observation_space)
         self.action_space = actions_of(env.single_action_space)
-        self.frame_skip = int(getattr(env, "frame_skip", 1))
+        self.frame_skip = _frame_skip(env)
         self._first_action = int(self.action_space.start)
         self._begun = False
 
@@ -207,7 +208,7 @@ class AutoresetLanes:
         self.n = env.num_envs
         self.observation_space = observations_of(env.single_observation_space)
         self.action_space = actions_of(env.single_action_space)
-        self.frame_skip = int(getattr(env, "frame_skip", 1))
+        self.frame_skip = _frame_skip(env)
         self._first_action = int(self.action_space.start)
         self._seed = int(seed.generate_state(1)[0] >> 1)
         self._begun = False
@@ -243,3 +244,9 @@ class AutoresetLanes:
 
 def _lives(info: dict[str, Any]) -> NDArray[np.int64] | None:
     return np.atleast_1d(np.asarray(info["lives"], np.int64)) if "lives" in info else None
+
+
+def _frame_skip(env: VectorEnv[Any, Any, Any]) -> int:
+    inner = env.unwrapped
+    envs = getattr(inner, "envs", None)
+    return int(getattr(envs[0].unwrapped if envs else inner, "frame_skip", 1))

@@ -52,8 +52,9 @@ def _is_gymnasium_id(name: str) -> bool:
         atari_games()  # ale-py registers its ids on import
         if name in gymnasium.registry:
             return True
-    if "-v" in name or "/" in name:
-        near = difflib.get_close_matches(name, list(gymnasium.registry), n=1, cutoff=0.5)
+    versions = [known for known in gymnasium.registry if known.startswith(f"{name}-v")]
+    if versions or "-v" in name or "/" in name:
+        near = versions[-1:] or difflib.get_close_matches(name, list(gymnasium.registry), n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ";"
         raise ValueError(f"unknown environment {name!r}{hint} `mfec envs` lists all of them")
     return False

@@ -37,6 +37,12 @@ def describe_spaces(observations: spaces.Box | spaces.Discrete[Any], actions: sp
     return {"observations": shown, "actions": {"discrete": int(actions.n), "start": int(actions.start)}}
 
 
+def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
+    if dtype.kind == "b":
+        return 0, 1
+    return (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
 def spaces_from(
     described: dict[str, Any],
 ) -> tuple[spaces.Box | spaces.Discrete[Any], spaces.Discrete[Any]]:
@@ -46,5 +52,5 @@ def spaces_from(
     if "discrete" in shown:
         return spaces.Discrete(shown["discrete"], start=shown["start"]), action_space
     dtype = np.dtype(shown["dtype"])
-    low, high = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    low, high = _range(dtype)
     return spaces.Box(low, high, tuple(shown["box"]), dtype.type), action_space

@@ -64,7 +64,7 @@ class ExactIndex:
         """
         slots = np.full((*wanted.shape, k), -1, np.int64)
         squared = np.full((*wanted.shape, k), np.inf)
-        shares = fair_shares(np.where(wanted, self._sizes, 0))
+        shares = fair_shares(wanted, self._sizes)
 
         def search_share(share: int) -> None:
             _search_pairs(
@@ -214,14 +214,8 @@ def _measure_codes(codes, norms, size, query_codes, query_norm, coded):
 
 @numba.njit(cache=True)
 def _squared_distance(state, query):
-    # Four sums side by side: one alone waits for each addition. np.float64, since numba's float() keeps a float32.
-    a = b = c = d = 0.0
-    whole = len(query) // 4 * 4
-    for j in range(0, whole, 4):
-        a += (np.float64(state[j]) - np.float64(query[j])) ** 2
-        b += (np.float64(state[j + 1]) - np.float64(query[j + 1])) ** 2
-        c += (np.float64(state[j + 2]) - np.float64(query[j + 2])) ** 2
-        d += (np.float64(state[j + 3]) - np.float64(query[j + 3])) ** 2
-    for j in range(whole, len(query)):
-        a += (np.float64(state[j]) - np.float64(query[j])) ** 2
-    return (a + b) + (c + d)
+    total = 0.0
+    for j in range(len(query)):
+        step = np.float64(state[j]) - np.float64(query[j])  # numba's float() of a float32 is a float32
+        total += step * step
+    return total

@@ -19,12 +19,15 @@ def n_threads() -> int:
     return max(1, int(os.environ.get("MFEC_THREADS", cores)))
 
 
-def fair_shares(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The thread that takes each part of the work: the largest part first, each to the least loaded thread."""
-    shares = np.zeros(sizes.shape, np.int64)
-    if sizes.sum() < WORTH_SHARING or (threads := n_threads()) == 1:
+def fair_shares(wanted: NDArray[np.bool_], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The thread that searches each wanted (state, action) pair: the largest first, each to the least loaded thread.
+
+    wanted: bool (n, n_actions), sizes: int64 (n_actions,), the entries of each action's buffer.
+    """
+    shares = np.zeros(wanted.shape, np.int64)
+    if len(wanted) * int(sizes.sum()) < WORTH_SHARING or (threads := n_threads()) == 1:
         return shares
-    flat, loads = sizes.ravel(), [0] * threads
+    flat, loads = np.where(wanted, sizes, 0).ravel(), [0] * threads
     for part in np.argsort(-flat, kind="stable").tolist():
         lightest = loads.index(min(loads))
         shares.flat[part] = lightest
