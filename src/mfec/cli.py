@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import sys
@@ -202,12 +203,13 @@ def _evaluate(command: Evaluate) -> int:
         print(json.dumps([evaluation.as_json() for evaluation in evaluations], indent=1))
         return 0
     console = Console()
-    table = Table(title=f"{command.episodes} whole games each, unclipped scores")
+    table = Table(title=f"whole games, unclipped scores; games: {command.episodes}")
     for column in ("policy", "epsilon", "mean", "standard error", "lowest", "highest", "frames a game"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     for each in evaluations:
         row = [each.mean, each.standard_error, min(each.scores), max(each.scores), each.mean_length_frames]
-        table.add_row(each.policy, f"{each.epsilon:g}", *(f"{number:,.1f}" for number in row))
+        shown = ("-" if math.isnan(number) else f"{number:,.1f}" for number in row)
+        table.add_row(each.policy, f"{each.epsilon:g}", *shown)
     console.print(table)
     if command.video:
         console.print(f"video: {command.video}", highlight=False, soft_wrap=True)

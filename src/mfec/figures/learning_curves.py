@@ -43,7 +43,7 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     from matplotlib.figure import Figure
 
     curves = learning_curves(runs)
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    figure = Figure(figsize=(6.4, 4.0 + (0.18 * len(curves) if len(curves) > 2 else 0.0)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for curve in curves:
@@ -57,7 +57,10 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     axes.set_xlim(left=0.0)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper left")
+    if len(curves) > 2:  # too many names to lie among the curves
+        figure.legend(frameon=False, loc="outside upper left", fontsize="small")
+    else:
+        axes.legend(frameon=False, loc="upper left")
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
         figure.savefig(out, dpi=150)
