@@ -54,23 +54,28 @@ class Display:
         self._shown_at, self._shown_frames = now, agent.frames
         if agent.tally.lookups:
             self._exact = agent.tally.exact / agent.tally.lookups
-        line = self._line(agent)
-        if self._live:
-            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
-        else:
+        parts = self._parts(agent)
+        line = "  ".join(parts)
+        if self._live is None:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            return
+        if len(line) > self._console.width:  # a narrow terminal gets two lines
+            line = "  ".join(parts[:3]) + "\n" + "  ".join(parts[3:])
+        self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def say(self, message: str) -> None:
         """A line above the progress."""
         self._console.print(message, highlight=False)
 
-    def _line(self, agent: MFEC) -> str:
+    def _parts(self, agent: MFEC) -> list[str]:
         mean = f"{sum(agent.scores) / len(agent.scores):,.1f}" if agent.scores else "-"
         fill = max(agent.memory.sizes) / agent.memory.capacity
-        left = (self._total_frames - agent.frames) / self._speed if self._speed else 0.0
-        return (
-            f"{agent.frames:,}/{self._total_frames:,} frames  {self._speed:,.0f}/s  "
-            f"mean of last {len(agent.scores)} games {mean}  exact {self._exact:.0%}  "
-            f"memory {len(agent.memory):,} ({fill:.1%} full, {show_bytes(agent.memory.nbytes)})  "
-            f"left {int(left) // 60}:{int(left) % 60:02d}"
-        )
+        left = int((self._total_frames - agent.frames) / self._speed) if self._speed else 0
+        return [
+            f"{agent.frames:,}/{self._total_frames:,} frames",
+            f"{self._speed:,.0f}/s",
+            f"mean of last {len(agent.scores)} games {mean}",
+            f"exact {self._exact:.0%}",
+            f"memory {len(agent.memory):,} ({fill:.1%} full, {show_bytes(agent.memory.nbytes)})",
+            f"left {left // 60}:{left % 60:02d}",
+        ]
