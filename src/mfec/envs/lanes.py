@@ -100,7 +100,21 @@ class _Seeded:
         self.games[lane] = game - game % self._reseed_every - 1
 
 
-class SingleLane:
+class _Recorded:
+    """Lanes that keep a record, so that their games can be brought back."""
+
+    _record: _Seeded
+    observations: NDArray[Any]
+
+    def retract(self, observations: NDArray[Any]) -> None:
+        self._record.retract()
+        self.observations = observations
+
+    def history(self) -> dict[str, Any] | None:
+        return self._record.history()
+
+
+class SingleLane(_Recorded):
     """One Gymnasium environment."""
 
     n = 1
@@ -127,13 +141,6 @@ class SingleLane:
         ended = np.array([bool(terminated) or bool(truncated)])
         return Step(np.array([reward], np.float64), ended, _lives(info), self._everyone)
 
-    def retract(self, observations: NDArray[Any]) -> None:
-        self._record.retract()
-        self.observations = observations
-
-    def history(self) -> dict[str, Any] | None:
-        return self._record.history()
-
     def restore(self, history: dict[str, Any]) -> None:
         self._record.rewind(0, history["games"][0])
         self.begin(self._everyone)
@@ -141,7 +148,7 @@ class SingleLane:
             self.step(np.array([action]))
 
 
-class VectorLanes:
+class VectorLanes(_Recorded):
     """A vector environment whose lanes begin games when told to (autoreset off)."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> None:
@@ -170,13 +177,6 @@ class VectorLanes:
         self.observations = np.array(observations)
         ended = np.asarray(terminated | truncated, np.bool_)
         return Step(np.asarray(rewards, np.float64), ended, _lives(info), np.ones(self.n, np.bool_))
-
-    def retract(self, observations: NDArray[Any]) -> None:
-        self._record.retract()
-        self.observations = observations
-
-    def history(self) -> dict[str, Any] | None:
-        return self._record.history()
 
     def restore(self, history: dict[str, Any]) -> None:
         games, actions = history["games"], history["actions"]
