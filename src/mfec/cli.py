@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
 from mfec.config import AgentConfig, EnvConfig, RunConfig
 from mfec.errors import MfecError
@@ -85,20 +86,29 @@ class Envs:
     """List the environments that can be named."""
 
 
+@dataclass(frozen=True)
+class Command:
+    """One of the commands, under a name that can be shown where its options are refused."""
+
+    command: (
+        Annotated[Train, subcommand("train")]
+        | Annotated[Evaluate, subcommand("evaluate")]
+        | Annotated[Plot, subcommand("plot")]
+        | Annotated[Envs, subcommand("envs")]
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        command: Train | Evaluate | Plot | Envs = tyro.cli(
-            Annotated[Train, subcommand("train")]
-            | Annotated[Evaluate, subcommand("evaluate")]
-            | Annotated[Plot, subcommand("plot")]
-            | Annotated[Envs, subcommand("envs")],
+        command = tyro.cli(
+            Command,
             prog="mfec",
             description="Model-free episodic control: train, evaluate, plot.",
             args=given,
-            config=(OmitArgPrefixes,),
-        )
+            config=(OmitArgPrefixes, OmitSubcommandPrefixes),
+        ).command
         match command:
             case Train():
                 return _train(command)
@@ -110,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _envs()
     except KeyboardInterrupt:
         return STOPPED
-    except (MfecError, ImportError, TypeError, ValueError) as error:
+    except (MfecError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
         if os.environ.get("MFEC_TRACEBACK"):
             raise
         print(f"mfec: {error}", file=sys.stderr)
@@ -127,14 +137,16 @@ def _train(command: Train) -> int:
     out = command.out or Path("runs") / command.env.replace("/", "-").replace(":", "-")
     if command.seeds:
         settings = _settings(command)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the seeds' processes are told to stop
         status = train_seeds(
             command.env, settings, command.seeds, out, resume=command.resume, jobs=command.jobs, console=console
         )
-        failed = [seed for seed, code in status.items() if code not in (0, STOPPED)]
+        stopped = {seed for seed, code in status.items() if code in (STOPPED, -signal.SIGINT, -signal.SIGTERM)}
+        failed = [seed for seed, code in status.items() if code != 0 and seed not in stopped]
         if failed:
             print(f"mfec: these seeds failed: {', '.join(map(str, failed))}", file=sys.stderr)
             return 1
-        if STOPPED in status.values() or len(status) < len(command.seeds):
+        if stopped or len(status) < len(set(command.seeds)):
             return _say_how_to_resume(command, out)
         _draw_curve(out, out / "curve.png", console)
         return 0
@@ -181,7 +193,8 @@ def _draw_curve(runs: Path, out: Path, console: Console) -> None:
 
     finished = [run for run in find_runs([runs]) if run.episodes()["frames"]]
     if finished:
-        console.print(f"learning curve: {draw_learning_curves(finished, out)}", highlight=False, soft_wrap=True)
+        drawn = draw_learning_curves(finished, out)
+        console.print(f"learning curve: {drawn}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _evaluate(command: Evaluate) -> int:
@@ -212,7 +225,7 @@ def _evaluate(command: Evaluate) -> int:
         table.add_row(each.policy, f"{each.epsilon:g}", *shown)
     console.print(table)
     if command.video:
-        console.print(f"video: {command.video}", highlight=False, soft_wrap=True)
+        console.print(f"video: {command.video}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

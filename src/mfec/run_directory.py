@@ -91,13 +91,19 @@ class RunDirectory:
                     f"{self.path} was begun with {name} = {ours[name]}, it cannot go on with {value}"
                 )
 
+    def check_checkpoint(self, agent: AgentConfig, seed: int) -> None:
+        """Refuse a checkpoint that another run has written."""
+        ours = self.read_config()
+        if (agent, seed) != (ours.agent, ours.seed):
+            raise RunDirectoryError(f"{self.checkpoint} is of another run: its settings are not those of config.toml")
+
     def cut_tables(self, games: int, frames: int) -> None:
         """Drop what was written after the checkpoint; the run will write it again."""
-        header, *rows = self.episodes_file.read_text().splitlines()
+        header, *rows = _read_lines(self.episodes_file)
         if len(rows) < games:
             raise RunDirectoryError(f"{self.episodes_file} has {len(rows)} games, the checkpoint {games}")
         _replace_lines(self.episodes_file, [header, *rows[:games]])
-        header, *rows = self.progress_file.read_text().splitlines()
+        header, *rows = _read_lines(self.progress_file)
         kept = [row for row in rows if row.count(",") == len(PROGRESS) - 1 and int(row.split(",")[0]) <= frames]
         _replace_lines(self.progress_file, [header, *kept])
 
@@ -112,15 +118,18 @@ class RunDirectory:
 
 def find_runs(paths: list[Path]) -> list[RunDirectory]:
     """Run directories among these paths and anywhere below them."""
-    found = []
+    if not paths:
+        raise RunDirectoryError("name a run directory, or a directory with runs below it")
+    found: dict[Path, RunDirectory] = {}  # a run that is named twice is one run
     for path in paths:
         if not path.is_dir():
             raise RunDirectoryError(f"there is no directory {path}")
         below = sorted({file.parent for file in path.rglob("config.toml") if (file.parent / "episodes.csv").exists()})
         if not below:
             raise RunDirectoryError(f"there is no run in {path}: no config.toml beside an episodes.csv")
-        found += [RunDirectory(directory) for directory in below]
-    return found
+        for directory in below:
+            found.setdefault(directory.resolve(), RunDirectory(directory))
+    return list(found.values())
 
 
 def _read_table(file: Path) -> dict[str, list[float]]:
@@ -131,6 +140,11 @@ def _read_table(file: Path) -> dict[str, list[float]]:
         return {name: [float(row[i] or "nan") for row in body] for i, name in enumerate(header)}
     except (OSError, IndexError, ValueError) as error:
         raise RunDirectoryError(f"{file} cannot be read: {error}") from None
+
+
+def _read_lines(file: Path) -> list[str]:
+    _read_table(file)  # an error that names the file, where it is no table
+    return file.read_text().splitlines()
 
 
 def _replace_lines(file: Path, lines: list[str]) -> None:

@@ -21,10 +21,14 @@ def make_env(
     if _is_gymnasium_id(name):
         if config != EnvConfig(n_envs=config.n_envs):
             raise ValueError(f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}")
-        if config.n_envs == 1:
-            return gymnasium.make(name, render_mode=render_mode)
-        makers = [partial(gymnasium.make, name)] * config.n_envs
-        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+        options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # not every environment takes it
+        try:
+            if config.n_envs == 1:
+                return gymnasium.make(name, **options)
+            makers = [partial(gymnasium.make, name)] * config.n_envs
+            return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+        except gymnasium.error.Error as error:
+            raise ValueError(f"{name} cannot be made: {error}") from None
     return make_atari(
         name,
         n_envs=None if config.n_envs == 1 else config.n_envs,

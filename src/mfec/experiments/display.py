@@ -65,7 +65,7 @@ class Display:
 
     def say(self, message: str) -> None:
         """A line above the progress."""
-        self._console.print(message, highlight=False)
+        self._console.print(message, style="bold", highlight=False, markup=False, soft_wrap=True)
 
     def _parts(self, agent: MFEC) -> list[str]:
         mean = f"{sum(agent.scores) / len(agent.scores):,.1f}" if agent.scores else "-"

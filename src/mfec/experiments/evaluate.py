@@ -65,15 +65,21 @@ def evaluate_run(
 
     `epsilon` is the agent's own unless given. The video is of the first game.
     """
+    if episodes < 1:
+        raise ValueError(f"episodes must be at least 1, not {episodes}")
+    if epsilon is not None and not 0.0 <= epsilon <= 1.0:
+        raise ValueError(f"epsilon must lie between 0 and 1, not {epsilon}")
     config = directory.read_config()
     if not directory.has_checkpoint:
         raise RunDirectoryError(f"{directory.path} has no checkpoint yet: nothing to evaluate")
-    agent = MFEC.load(directory.checkpoint)
-    epsilon = agent.config.epsilon if epsilon is None else epsilon
     one = EnvConfig(**{**vars(config.environment), "n_envs": 1})
     env = make_env(config.env, one, render_mode="rgb_array" if video else None)
     assert isinstance(env, gymnasium.Env)
-    chooser = np.random.default_rng([seed, 1])
+    agent = MFEC.load(directory.checkpoint, env=env)
+    directory.check_checkpoint(agent.config, agent.seed)
+    epsilon = agent.config.epsilon if epsilon is None else epsilon
+    film = Video(video, env) if video else None
+    chooser, dice = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
 
     def play(observation: NDArray[Any]) -> int:
         return int(agent.predict(observation, epsilon=epsilon, rng=chooser)[0])
@@ -81,8 +87,8 @@ def evaluate_run(
     evaluations = []
     if random:
         low, n = int(agent.action_space.start), agent.n_actions
-        evaluations.append(_play(env, lambda _: low + int(chooser.integers(n)), "random", 1.0, episodes, seed, None))
-    evaluations.append(_play(env, play, "agent", epsilon, episodes, seed, video))
+        evaluations.append(_play(env, lambda _: low + int(dice.integers(n)), "random", 1.0, episodes, seed, None))
+    evaluations.append(_play(env, play, "agent", epsilon, episodes, seed, film))
     return evaluations
 
 
@@ -93,13 +99,12 @@ def _play(
     epsilon: float,
     episodes: int,
     seed: int,
-    video: Path | None,
+    film: Video | None,
 ) -> Evaluation:
     frame_skip = int(getattr(env.unwrapped, "frame_skip", 1))
     scores, lengths = [], []
     seeds = np.random.SeedSequence(seed).generate_state(episodes) >> 1
     for game, game_seed in enumerate(seeds.tolist()):
-        film = Video(video, env) if video and game == 0 else None
         observation, _ = env.reset(seed=game_seed)
         score, steps, ended = 0.0, 0, False
         while not ended:
@@ -107,10 +112,17 @@ def _play(
             score += float(reward)
             steps += 1
             ended = bool(terminated or truncated)
-            if film:
-                film.add(env.render())
-        if film:
+            if film and game == 0:
+                film.add(_picture(env))
+        if film and game == 0:
             film.close()
         scores.append(score)
         lengths.append(steps * frame_skip)
     return Evaluation(name, epsilon, scores, lengths)
+
+
+def _picture(env: gymnasium.Env[Any, Any]) -> Any:
+    try:
+        return env.render()
+    except (gymnasium.error.Error, NotImplementedError) as error:
+        raise ValueError(f"this environment cannot be filmed: {error}") from None

@@ -27,6 +27,8 @@ def train_seeds(
 
     A seed that fails is reported and the others go on.
     """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
     # One thread each: the processes share the cores already.
     threads = {**os.environ, "MFEC_THREADS": "1"}
     waiting = list(dict.fromkeys(seeds))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 import numpy as np
 from rich.console import Console
@@ -44,6 +45,8 @@ def train(
     console: Console | None = None,
 ) -> RunDirectory:
     """Train, or go on training, an agent in the run directory `out`."""
+    if checkpoint_frames < 1:
+        raise ValueError(f"checkpoint_frames must be at least 1, not {checkpoint_frames}")
     console = console or Console()
     directory = RunDirectory(out)
     if directory.exists and not resume:
@@ -55,11 +58,12 @@ def train(
     if directory.exists:
         directory.check_same(config)
     report = RamReport.of(int(shape.action_space.n), dim, config, shape.frame_skip)
-    console.print(report.sentence(), highlight=False)
+    console.print(report.sentence(), highlight=False, soft_wrap=True)
     report.refuse_what_cannot_fit(ignore_memory_limit)
 
     if directory.exists and directory.has_checkpoint:
         agent = MFEC.load(directory.checkpoint, env=env)
+        directory.check_checkpoint(agent.config, agent.seed)
         directory.cut_tables(agent.games, agent.frames)
         directory.write_config(config)
         console.print(f"going on from frame {agent.frames:,}", highlight=False)
@@ -67,11 +71,12 @@ def train(
         agent = MFEC(env, **vars(config.agent), seed=config.seed)
         directory.create(config)
     if agent.frames >= config.total_frames:
-        console.print(f"{out} has all of its {config.total_frames:,} frames", highlight=False)
+        said = f"{out} has all of its {config.total_frames:,} frames"
+        console.print(said, highlight=False, markup=False, soft_wrap=True)
         return directory
 
     with _stop_signals() as stop, Display(config.total_frames, console) as display:
-        recorder = Recorder(directory, stop, display, checkpoint_frames)
+        recorder = Recorder(agent, directory, stop, display, checkpoint_frames)
         try:
             agent.learn(config.total_frames, recorder)
             recorder.finish(agent)
@@ -87,7 +92,12 @@ class Recorder(Callback):
     """Writes the tables and checkpoints of a run, and keeps its display up to date."""
 
     def __init__(
-        self, directory: RunDirectory, stop: list[int], display: Display, checkpoint_frames: int = CHECKPOINT_FRAMES
+        self,
+        agent: MFEC,
+        directory: RunDirectory,
+        stop: list[int],
+        display: Display,
+        checkpoint_frames: int = CHECKPOINT_FRAMES,
     ) -> None:
         self._directory = directory
         self._stop = stop
@@ -99,16 +109,16 @@ class Recorder(Callback):
         past = directory.progress()
         self._seconds_before = past["seconds"][-1] if past["seconds"] else 0.0
         self._began = self._row_began = time.perf_counter()
-        self._last_frames = -1
+        self._last_frames = agent.frames
+        self._steps_before = agent.tally.steps  # of this row, before the run was stopped
 
     def on_game(self, agent: MFEC, game: Game) -> None:
         """Add a row to `episodes.csv`."""
-        self._episodes.write(f"{game.frames},{game.episode},{game.score!r},{game.length_frames}\n")
+        self._append(self._episodes, f"{game.frames},{game.episode},{game.score!r},{game.length_frames}\n")
 
     def on_step(self, agent: MFEC) -> None:
         """Show progress; every so many frames, a row of `progress.csv` and a checkpoint."""
-        before = self._last_frames if self._last_frames >= 0 else agent.frames - 1
-        self._last_frames = agent.frames
+        before, self._last_frames = self._last_frames, agent.frames
         self._display.update(agent)
         if agent.frames // EVERY_FRAMES > before // EVERY_FRAMES:
             self._write_row(agent)
@@ -124,7 +134,7 @@ class Recorder(Callback):
         try:
             agent.save(self._directory.checkpoint)
         except CheckpointError as error:
-            self._display.say(f"[bold]{error}[/bold]")
+            self._display.say(str(error))
 
     def finish(self, agent: MFEC) -> None:
         """Write the last checkpoint; one that cannot be written is an error now."""
@@ -133,9 +143,19 @@ class Recorder(Callback):
 
     def close(self) -> None:
         """Close the tables."""
-        self._episodes.close()
-        self._progress.close()
+        with contextlib.suppress(OSError):  # a full disk was reported when the row was written
+            self._episodes.close()
+        with contextlib.suppress(OSError):
+            self._progress.close()
         self._tensorboard.close()
+
+    def _append(self, table: TextIO, row: str) -> None:
+        try:
+            table.write(row)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write to {table.name}: {error}; --resume goes on from the last checkpoint"
+            ) from None
 
     def _write_row(self, agent: MFEC) -> None:
         now = time.perf_counter()
@@ -143,26 +163,30 @@ class Recorder(Callback):
         row = {
             "frames": agent.frames,
             "seconds": round(self._seconds_before + now - self._began, 3),
-            "steps_per_second": round(tally.steps / (now - self._row_began), 1),
+            "steps_per_second": round((tally.steps - self._steps_before) / (now - self._row_began), 1),
             "return_mean_100": sum(agent.scores) / len(agent.scores) if agent.scores else "",
             "exact_match_rate": round(tally.exact / tally.lookups, 6),
             "exact_match_rate_chosen": round(tally.exact_chosen / tally.steps, 6),
             "memory_entries": len(agent.memory),
             "lookup_ms": round(1000.0 * tally.lookup_seconds / tally.steps, 4),
         }
-        self._progress.write(",".join(str(value) for value in row.values()) + "\n")
+        self._append(self._progress, ",".join(str(value) for value in row.values()) + "\n")
         self._tensorboard.write(agent.frames, row)
         agent.tally = type(tally)()
+        self._steps_before = 0
         self._row_began = now
 
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """A list that fills when the process is asked to stop; a second Ctrl-C stops it at once."""
+    """A list that fills when the process is asked to stop; the same signal again stops it at once.
+
+    `--seeds` sends SIGTERM on a Ctrl-C that the terminal has sent to all processes: that is not a second one.
+    """
     asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if asked:
+        if number in asked:
             raise KeyboardInterrupt
         asked.append(number)
 

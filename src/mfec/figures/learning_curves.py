@@ -12,6 +12,7 @@ from mfec.run_directory import RunDirectory, RunDirectoryError
 
 GAMES = 100  # a point of a curve is the mean of so many last games
 POINTS = 200
+KINDS = (".png", ".pdf", ".svg")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    if out.suffix.lower() not in KINDS:
+        raise RunDirectoryError(f"cannot draw {out}: a picture ends in {', '.join(KINDS)}")
     curves = learning_curves(runs)
     figure = Figure(figsize=(6.4, 4.0 + (0.18 * len(curves) if len(curves) > 2 else 0.0)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -62,10 +65,7 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     else:
         axes.legend(frameon=False, loc="upper left")
     out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(out, dpi=150)
-    except ValueError as error:
-        raise RunDirectoryError(f"cannot draw {out}: {error}") from None
+    figure.savefig(out, dpi=150)
     return out
 
 
@@ -85,7 +85,8 @@ def _curve(label: str, runs: list[RunDirectory]) -> Curve:
         if not own:
             raise RunDirectoryError(f"{run.path} has no finished game yet")
     # As far as every seed has come, from where the last of them has a finished game.
-    frames = np.linspace(max(own[0] for own in ends), min(own[-1] for own in ends), POINTS)
+    first, last = max(own[0] for own in ends), min(own[-1] for own in ends)
+    frames = np.linspace(first, max(first, last), POINTS)
     curves = np.array([trailing_mean(run, frames) for run in runs])
     error = np.zeros(len(frames))
     if len(runs) > 1:

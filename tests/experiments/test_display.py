@@ -1,0 +1,157 @@
+"""Progress: a live line on a terminal, plain lines elsewhere; both say the same."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mfec import MFEC
+from mfec.callback import Callback
+from mfec.experiments import display
+from mfec.experiments.display import Display
+from mfec.experiments.ram import show_bytes
+
+LINE = re.compile(
+    r"(?P<frames>[\d,]+)/(?P<total>[\d,]+) frames +[\d,]+/s +mean of last (?P<games>\d+) games (?P<mean>\S+) +"
+    r"exact (?P<exact>\d+)% +memory (?P<entries>[\d,]+) \((?P<full>[\d.]+)% full, (?P<bytes>[\d.]+ \w+)\) +"
+    r"left (?P<minutes>\d+):(?P<seconds>\d\d)"
+)
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Shown(Callback):
+    """Shows every step's progress."""
+
+    def __init__(self, shown: Display) -> None:
+        self.shown = shown
+
+    def on_step(self, agent: MFEC) -> None:
+        self.shown.update(agent)
+
+
+def learn(console: Console, frames: int = 2000) -> MFEC:
+    agent = MFEC("FrozenLake-v1", capacity=50, seed=0)
+    with Display(frames, console) as shown:
+        return agent.learn(frames, Shown(shown))
+
+
+# -- The line ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_line_says_how_far_a_run_is():
+    said = io.StringIO()
+    agent = learn(Console(file=said, width=40))
+    last = said.getvalue().splitlines()[-1]
+    line = LINE.fullmatch(last)
+    assert line, last
+    assert (line["frames"], line["total"]) == ("2,000", "2,000")
+    assert line["games"] == str(len(agent.scores))
+    assert line["mean"] == f"{sum(agent.scores) / len(agent.scores):.1f}"
+    assert line["exact"] == f"{100 * agent.tally.exact / agent.tally.lookups:.0f}"
+    assert line["entries"] == str(len(agent.memory))
+    assert line["full"] == f"{100 * max(agent.memory.sizes) / 50:.1f}"
+    assert line["bytes"] == show_bytes(agent.memory.nbytes)
+    assert (line["minutes"], line["seconds"]) == ("0", "00")
+    assert "\x1b" not in said.getvalue()
+
+
+def test_before_the_first_game_there_is_no_mean():
+    said = io.StringIO()
+    learn(Console(file=said), frames=1)
+    assert "mean of last 0 games -  exact" in said.getvalue()
+
+
+@pytest.mark.parametrize("width", [200, 80])
+def test_on_a_terminal_the_line_is_live_and_whole(width, monkeypatch):
+    """As narrow as most terminals are, nothing of it may be cut off."""
+    monkeypatch.setattr(display, "LIVE_SECONDS", 0.0)
+    said = io.StringIO()
+    learn(Console(file=said, force_terminal=True, width=width), frames=20)
+    assert "\x1b[" in said.getvalue()
+    lines = [" ".join(part.split()) for part in re.split(r"(?=\b\d+/20 frames)", ESCAPES.sub("", said.getvalue()))]
+    shown = [line for line in map(LINE.search, lines) if line]
+    assert [line["frames"] for line in shown[:3]] == ["1", "2", "3"]  # drawn again and again
+    assert shown[-1]["frames"] == "20"
+
+
+def test_plain_lines_come_every_few_seconds_and_at_the_end(monkeypatch):
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0
+        return now
+
+    monkeypatch.setattr(display.time, "perf_counter", clock)
+    said = io.StringIO()
+    agent = MFEC("FrozenLake-v1", capacity=50, seed=0)
+    shown = Display(12, Console(file=said))
+    for agent.frames in range(13):
+        shown.update(agent)
+    # Every five seconds by this clock, a frame a second, and the end: 8 frames are left after 4 or 5.
+    frames = [LINE.fullmatch(line)["frames"] for line in said.getvalue().splitlines()]
+    assert frames == ["4", "9", "12"]
+    left = [LINE.fullmatch(line)["seconds"] for line in said.getvalue().splitlines()]
+    assert left == ["10", "03", "00"]  # 4 frames in 5 seconds at first, then a frame a second
+
+
+def test_a_message_is_printed_as_it_is(monkeypatch):
+    """rich would take brackets for colours, and stop at what closes none."""
+    said = io.StringIO()
+    Display(10, Console(file=said, width=30)).say("cannot save [/runs]/[a]: [Errno 28] No space left on device")
+    assert said.getvalue() == "cannot save [/runs]/[a]: [Errno 28] No space left on device\n"
+
+
+# -- The command ------------------------------------------------------------------------------------------------------
+
+
+def train(out: Path, stdout: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "mfec", "train", "FrozenLake-v1", "--total-frames", "3000", "--capacity", "500"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    return subprocess.Popen([*command, "--out", str(out)], stdout=stdout, env={**environment, "TERM": "xterm-256color"})
+
+
+def test_the_command_on_a_terminal(tmp_path):
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 100))
+    process = train(tmp_path, slave)
+    os.close(slave)
+    said = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not part:
+            break
+        said += part
+    os.close(master)
+    assert process.wait(timeout=120) == 0
+    text = said.decode()
+    assert "\x1b[" in text
+    line = LINE.search(" ".join(ESCAPES.sub("", text).split()))
+    assert line, text
+    assert line["total"] == "3,000"
+    assert f"learning curve: {tmp_path / 'curve.png'}" in ESCAPES.sub("", text).replace("\r\n", "\n")
+
+
+def test_the_command_without_a_terminal(tmp_path):
+    process = train(tmp_path, subprocess.PIPE)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert b"\x1b" not in said
+    assert b"\r" not in said
+    memory, *lines, curve = said.decode().splitlines()
+    assert memory.startswith("memory: 4 x 500 entries can grow to ")
+    assert all(LINE.fullmatch(line) for line in lines)
+    assert lines[-1].startswith("3,000/3,000 frames")
+    assert curve == f"learning curve: {tmp_path / 'curve.png'}"

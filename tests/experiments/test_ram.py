@@ -1,0 +1,134 @@
+"""How large a memory can grow: told before a run starts, refused where it cannot fit."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mfec import MFEC, EpisodicMemory
+from mfec.cli import main
+from mfec.config import AgentConfig, RunConfig
+from mfec.experiments.ram import RamReport, TooLarge, physical_ram, show_bytes
+
+OVERCOMMIT, MEMINFO = Path("/proc/sys/vm/overcommit_memory"), Path("/proc/meminfo")
+
+
+def report(
+    capacity: int, total_frames: int = 10**9, n_actions: int = 3, dim: int = 8, frame_skip: int = 1
+) -> RamReport:
+    return RamReport.of(n_actions, dim, RunConfig("qbert", total_frames, 0, AgentConfig(capacity=capacity)), frame_skip)
+
+
+# -- Numbers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capacity", [1, 16, 100])
+def test_the_report_is_the_size_of_a_full_memory(capacity):
+    memory = EpisodicMemory(3, 8, capacity=capacity)
+    rng = np.random.default_rng(0)
+    n = 3 * capacity
+    memory.write(rng.standard_normal((n, 8)), np.arange(n) % 3, np.zeros(n))
+    assert memory.sizes.tolist() == [capacity] * 3
+    assert report(capacity).full == memory.nbytes
+
+
+@pytest.mark.parametrize(("env", "frame_skip", "frames"), [("FrozenLake-v1", 1, 700), ("qbert", 4, 2000)])
+def test_no_run_grows_beyond_what_was_announced_for_it(env, frame_skip, frames):
+    agent = MFEC(env, capacity=5000, seed=0)
+    config = RunConfig(env, frames, 0, agent.config)
+    announced = RamReport.of(agent.n_actions, agent.embedding.dim, config, frame_skip)
+    agent.learn(frames)
+    assert 0 < agent.memory.nbytes <= announced.in_this_run < announced.full
+
+
+def test_a_long_run_grows_no_further_than_full():
+    assert report(100, total_frames=10**9).in_this_run == report(100).full
+    assert report(10**6, total_frames=4000, frame_skip=4).in_this_run < report(10**6, total_frames=4000).in_this_run
+
+
+@pytest.mark.skipif(not MEMINFO.exists(), reason="needs /proc")
+def test_ram_is_what_the_system_says_or_less():
+    total = next(line for line in MEMINFO.read_text().splitlines() if line.startswith("MemTotal:"))
+    assert 0 < physical_ram() <= 1024 * int(total.split()[1])
+
+
+def test_what_cannot_fit_is_refused():
+    ram = physical_ram()
+    fits, too_large = RamReport(ram, ram, ram, 5, 2), RamReport(ram + 1, 1, ram, 5, 2)
+    fits.refuse_what_cannot_fit(ignore=False)
+    too_large.refuse_what_cannot_fit(ignore=True)
+    with pytest.raises(TooLarge, match=r"smaller --capacity, or --ignore-memory-limit"):
+        too_large.refuse_what_cannot_fit(ignore=False)
+
+
+@pytest.mark.parametrize(("number", "text"), [
+    (0, "0 B"), (999, "999 B"), (1000, "1 kB"), (51_100_000, "51.1 MB"), (2.21e9, "2.21 GB"), (3.5e12, "3.5 TB"),
+])  # fmt: skip
+def test_bytes_are_shown_for_people(number, text):
+    assert show_bytes(number) == text
+
+
+# -- The command ------------------------------------------------------------------------------------------------------
+
+
+def too_large_for_this_machine() -> int:
+    """A capacity for which qbert's memory needs a fifth more than this machine has, yet none of its arrays does."""
+    return int(1.2 * physical_ram() / EpisodicMemory.bytes_when_full(6, 64, 2**20) * 2**20)
+
+
+def test_a_run_says_before_it_starts_how_large_its_memory_can_grow(tmp_path, capsys):
+    arguments = ["--total-frames", "200", "--capacity", "123456", "--out", str(tmp_path)]
+    assert main(["train", "FrozenLake-v1", *arguments]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    full = show_bytes(EpisodicMemory.bytes_when_full(4, 16, 123_456))
+    assert first.startswith(f"memory: 4 x 123,456 entries can grow to {full}, at most ")
+    assert first.endswith(f"this machine has {show_bytes(physical_ram())}")
+
+
+def test_a_capacity_that_cannot_fit_is_refused_before_anything_is_written(tmp_path, capsys):
+    capacity = too_large_for_this_machine()
+    assert main(["train", "qbert", "--capacity", str(capacity), "--out", str(tmp_path / "run")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"mfec: a capacity of {capacity:,} entries for each of 6 actions needs ")
+    assert "--ignore-memory-limit" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(
+    OVERCOMMIT.exists() and OVERCOMMIT.read_text().strip() == "2", reason="this system promises no more than it has"
+)
+def test_told_so_a_run_starts_all_the_same(tmp_path, capsys):
+    """Pages are handed out as entries are written, so a short run needs little of them."""
+    arguments = ["--capacity", str(too_large_for_this_machine()), "--total-frames", "400", "--ignore-memory-limit"]
+    assert main(["train", "qbert", *arguments, "--out", str(tmp_path / "run")]) == 0
+    assert MFEC.load(tmp_path / "run" / "checkpoint").frames == 400
+
+
+def test_memory_that_the_system_refuses_is_a_sentence(tmp_path):
+    def limit_memory() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (6 * 10**9, 6 * 10**9))
+
+    command = [sys.executable, "-m", "mfec", "train", "qbert", "--capacity", "10000000", "--total-frames", "400"]
+    command += ["--ignore-memory-limit", "--out", str(tmp_path / "run")]
+    few_threads = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MFEC_THREADS": "1"}
+    ended = subprocess.run(
+        command, capture_output=True, text=True, preexec_fn=limit_memory, env=few_threads, timeout=120
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("mfec: ")
+    assert "allocate" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_more_entries_than_the_memory_can_count_are_a_sentence(tmp_path, capsys):
+    arguments = ["--capacity", str(10**12), "--total-frames", "400", "--ignore-memory-limit"]
+    assert main(["train", "FrozenLake-v1", *arguments, "--out", str(tmp_path / "run")]) == 1
+    assert "capacity must be below" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

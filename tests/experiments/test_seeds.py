@@ -1,0 +1,152 @@
+"""Several seeds side by side: each is the run that it would be alone, and one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mfec import MFEC
+from mfec.cli import main
+from mfec.run_directory import RunDirectory
+
+LAKE = ["FrozenLake-v1", "--total-frames", "5000", "--capacity", "300", "--n-envs", "2"]
+LONG = ["FrozenLake-v1", "--total-frames", "40000", "--capacity", "300"]  # some seconds
+
+
+def outcome(out: Path) -> tuple[str, dict[str, str]]:
+    """What two equal runs have in common, bit for bit."""
+    tensors = MFEC.load(out / "checkpoint").memory.tensors()
+    memory = {name: hashlib.sha256(tensor.tobytes()).hexdigest() for name, tensor in tensors.items()}
+    return (out / "episodes.csv").read_text(), memory
+
+
+# -- Runs -------------------------------------------------------------------------------------------------------------
+
+
+def test_each_seed_is_the_run_that_it_would_be_alone(tmp_path, capsys):
+    arguments = ["CartPole-v1", "--total-frames", "2000", "--capacity", "300", "--gamma", "0.9"]
+    assert main(["train", *arguments, "--seeds", "0", "1", "--out", str(tmp_path / "both")]) == 0
+    said = capsys.readouterr().out
+    for seed in (0, 1):
+        assert f"seed {seed}: 2,000/2,000 frames" in said
+        assert main(["train", *arguments, "--seed", str(seed), "--out", str(tmp_path / str(seed))]) == 0
+        together, alone = RunDirectory(tmp_path / "both" / f"seed-{seed}"), RunDirectory(tmp_path / str(seed))
+        assert outcome(together.path) == outcome(alone.path)
+        assert together.read_config() == alone.read_config()
+        assert together.curve.exists()
+    assert outcome(tmp_path / "0")[0] != outcome(tmp_path / "1")[0]
+    assert outcome(tmp_path / "0")[1]["keys"] != outcome(tmp_path / "1")[1]["keys"]
+    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["curve.png", "seed-0", "seed-1"]
+
+
+def test_a_seed_that_fails_is_reported_and_the_others_go_on(tmp_path, capsys):
+    assert main(["train", *LAKE, "--seed", "0", "--out", str(tmp_path / "seed-0")]) == 0
+    before = outcome(tmp_path / "seed-0")
+    capsys.readouterr()
+    assert main(["train", *LAKE, "--seeds", "0", "1", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1] == "mfec: these seeds failed: 0"
+    assert f"seed 0: mfec: {tmp_path / 'seed-0'} already holds a run" in said.out
+    assert outcome(tmp_path / "seed-0") == before
+    assert MFEC.load(tmp_path / "seed-1" / "checkpoint").frames == 5000
+    assert "Traceback" not in said.out + said.err
+
+    assert main(["train", *LAKE, "--seeds", "0", "1", "--out", str(tmp_path), "--resume"]) == 0
+    assert "has all of its 5,000 frames" in capsys.readouterr().out
+    assert (tmp_path / "curve.png").exists()
+
+
+def test_a_seed_named_twice_is_trained_once(tmp_path, capsys):
+    assert main(["train", *LAKE, "--seeds", "3", "3", "--out", str(tmp_path)]) == 0
+    assert "go on with" not in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.png", "seed-3"]
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1"])
+def test_a_senseless_number_of_jobs_is_refused(tmp_path, jobs):
+    """With no process allowed to start it would wait for ever."""
+    command = [sys.executable, "-m", "mfec", "train", *LAKE, "--seeds", "0", "1", "--jobs", jobs]
+    ended = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 1
+    assert ended.stderr == f"mfec: jobs must be at least 1, not {jobs}\n"
+
+
+# -- Stopping ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `mfec train` in a process group of its own, as a shell on a terminal does."""
+    started = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "mfec", "train", *arguments]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        process.wait()
+
+
+def wait_for_games(out: Path, seeds: int, process: subprocess.Popen[str]) -> None:
+    """Wait until every seed has finished some games, or the process has ended."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None:
+        files = list(out.glob("seed-*/episodes.csv"))
+        if len(files) == seeds and all(file.read_bytes().count(b"\n") > 20 for file in files):
+            return
+        assert time.monotonic() < deadline, "nothing happened for two minutes"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(("number", "to_all"), [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False)])
+def test_asked_to_stop_every_seed_saves(tmp_path, start, number, to_all):
+    """A terminal sends Ctrl-C to all processes, a plain kill only to the one that was named."""
+    process = start(*LONG, "--seeds", "0", "1", "--jobs", "2", "--out", str(tmp_path))
+    wait_for_games(tmp_path, 2, process)
+    if to_all:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    said, error = process.communicate(timeout=120)
+    assert process.returncode == 130, error
+    assert "Traceback" not in said + error
+    for seed in (0, 1):
+        run = RunDirectory(tmp_path / f"seed-{seed}")
+        assert run.has_checkpoint, said
+        agent = MFEC.load(run.checkpoint)
+        assert 0 < agent.frames < 40_000
+        assert agent.games == len(run.episodes()["frames"])
+    again = said.rpartition("\nstopped, and saved; go on with\n")[2].split()
+    assert again[:3] == ["mfec", "train", "FrozenLake-v1"]
+    assert again[-6:] == ["--seeds", "0", "1", "--out", str(tmp_path), "--resume"]
+
+
+def test_seeds_that_were_stopped_go_on_as_if_they_had_not_been(tmp_path, start):
+    process = start(*LAKE, "--seeds", "0", "1", "--jobs", "1", "--out", str(tmp_path))
+    wait_for_games(tmp_path, 1, process)
+    process.send_signal(signal.SIGINT)
+    said, error = process.communicate(timeout=120)
+    assert process.returncode == 130, error
+    assert not (tmp_path / "seed-1").exists()  # what waits does not begin
+    again = said.rpartition("\nstopped, and saved; go on with\n")[2].split()
+    assert main(again[1:]) == 0
+    for seed in (0, 1):
+        assert main(["train", *LAKE, "--seed", str(seed), "--out", str(tmp_path / f"whole-{seed}")]) == 0
+        assert outcome(tmp_path / f"seed-{seed}") == outcome(tmp_path / f"whole-{seed}")

@@ -1,0 +1,56 @@
+"""TensorBoard events: what progress.csv has, and nothing without the extra."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from mfec.cli import main
+from mfec.experiments.tensorboard import TensorBoard
+from mfec.run_directory import RunDirectory
+
+
+def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard itself reads: frames and number of every scalar."""
+    events = EventAccumulator(str(directory)).Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_events_are_the_rows_of_progress(tmp_path):
+    arguments = ["--total-frames", "20500", "--capacity", "200", "--out", str(tmp_path)]
+    assert main(["train", "FrozenLake-v1", *arguments]) == 0
+    progress = RunDirectory(tmp_path).progress()
+    frames = [int(number) for number in progress.pop("frames")]
+    assert frames == [10_000, 20_000]
+    read = scalars(tmp_path)
+    assert set(read) == {f"mfec/{name}" for name in progress}
+    for name, column in progress.items():
+        assert [step for step, _ in read[f"mfec/{name}"]] == frames
+        assert [value for _, value in read[f"mfec/{name}"]] == pytest.approx(column, rel=1e-6)
+
+
+def test_a_number_that_is_not_there_yet_is_left_out(tmp_path):
+    board = TensorBoard(tmp_path)
+    board.write(40, {"frames": 40, "return_mean_100": "", "memory_entries": 7})
+    board.write(80, {"frames": 80, "return_mean_100": 2.5, "memory_entries": 9})
+    board.close()
+    assert scalars(tmp_path) == {"mfec/return_mean_100": [(80, 2.5)], "mfec/memory_entries": [(40, 7.0), (80, 9.0)]}
+
+
+def test_without_the_extra_there_are_no_events_and_no_error(tmp_path, monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else find_spec(name))
+    board = TensorBoard(tmp_path)
+    board.write(40, {"frames": 40, "memory_entries": 7})
+    board.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_extra_is_imported_only_by_a_run():
+    program = "import sys, mfec.experiments.train; sys.exit('tensorboard' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0

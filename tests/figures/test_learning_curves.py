@@ -1,0 +1,168 @@
+"""Learning curves: the numbers against a plain reference, the pictures as real files."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mfec.cli import main
+from mfec.config import AgentConfig, RunConfig
+from mfec.figures.learning_curves import draw_learning_curves, learning_curves
+from mfec.run_directory import RunDirectory, RunDirectoryError
+
+CONFIG = RunConfig("FrozenLake-v1", 50_000, 0, AgentConfig(embedding="identity"))
+
+
+def write_run(path: Path, games: list[tuple[int, float]], config: RunConfig = CONFIG) -> RunDirectory:
+    """A run whose games ended at these frames with these scores."""
+    run = RunDirectory(path)
+    run.create(config)
+    rows = [f"{frames},{number},{score!r},10\n" for number, (frames, score) in enumerate(games, start=1)]
+    with run.episodes_file.open("a") as file:
+        file.writelines(rows)
+    return run
+
+
+def random_games(seed: int, n: int = 260) -> list[tuple[int, float]]:
+    """More games than the hundred of which a point is the mean; some end at the same frame, as those of many lanes."""
+    rng = np.random.default_rng(seed)
+    ends = 500 + np.cumsum(rng.integers(0, 300, n))
+    return list(zip(ends.tolist(), (100 * rng.standard_normal(n) + np.arange(n)).tolist(), strict=True))
+
+
+def reference(games: list[tuple[int, float]], frames: float) -> float:
+    """Mean of the last hundred games that had ended by then."""
+    return statistics.fmean([score for end, score in games if end <= frames][-100:])
+
+
+# -- Numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_curve_is_mean_and_standard_error_over_seeds_of_the_last_hundred_games(tmp_path):
+    games = [random_games(seed) for seed in range(4)]
+    runs = [write_run(tmp_path / str(seed), own, replace(CONFIG, seed=seed)) for seed, own in enumerate(games)]
+    [curve] = learning_curves(runs)
+    assert curve.seeds == 4
+    assert curve.frames[0] == max(own[0][0] for own in games)
+    assert curve.frames[-1] == min(own[-1][0] for own in games)
+    assert len(curve.frames) == len(curve.mean) == len(curve.standard_error) > 100
+    for frames, mean, error in zip(curve.frames, curve.mean, curve.standard_error, strict=True):
+        means = [reference(own, frames) for own in games]
+        assert mean == pytest.approx(statistics.fmean(means), abs=1e-9)
+        assert error == pytest.approx(statistics.stdev(means) / math.sqrt(4), abs=1e-9)
+
+
+def test_a_single_seed_has_no_error(tmp_path):
+    games = random_games(7)
+    [curve] = learning_curves([write_run(tmp_path, games)])
+    assert curve.seeds == 1
+    assert curve.standard_error.tolist() == [0.0] * len(curve.frames)
+    assert curve.mean.tolist() == pytest.approx([reference(games, frames) for frames in curve.frames], abs=1e-9)
+
+
+def test_a_single_game_is_a_curve(tmp_path):
+    [curve] = learning_curves([write_run(tmp_path, [(300, 5.0)])])
+    assert set(curve.frames.tolist()) == {300.0}
+    assert set(curve.mean.tolist()) == {5.0}
+
+
+def test_a_curve_does_not_run_backwards_where_one_seed_ended_before_the_other_began(tmp_path):
+    early = write_run(tmp_path / "0", [(1000, 1.0)])
+    late = write_run(tmp_path / "1", [(2000, 3.0), (2500, 5.0)], replace(CONFIG, seed=1))
+    [curve] = learning_curves([early, late])
+    assert np.isfinite(curve.mean).all()
+    assert (np.diff(curve.frames) >= 0).all()
+    assert curve.mean[0] == 2.0  # where the later one has its first game
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_curve(tmp_path):
+    other = replace(CONFIG, agent=replace(CONFIG.agent, k=5, epsilon=0.1))
+    runs = [
+        write_run(tmp_path / "a", [(100, 1.0), (900, 2.0)]),
+        write_run(tmp_path / "b", [(100, 10.0), (900, 20.0)], other),
+        write_run(tmp_path / "c", [(100, 3.0), (900, 4.0)], replace(CONFIG, seed=9, total_frames=70_000)),
+    ]
+    first, second = learning_curves(runs)
+    assert (first.label, first.seeds) == ("FrozenLake-v1, k 11, epsilon 0.005", 2)
+    assert (second.label, second.seeds) == ("FrozenLake-v1, k 5, epsilon 0.1", 1)
+    assert (first.mean[0], first.mean[-1]) == (2.0, 2.5)
+    assert (second.mean[0], second.mean[-1]) == (10.0, 15.0)
+
+
+def test_curves_of_several_environments_are_told_apart_by_name(tmp_path):
+    runs = [write_run(tmp_path / name, [(9, 1.0)], replace(CONFIG, env=name)) for name in ("qbert", "frostbite")]
+    assert [curve.label for curve in learning_curves(runs)] == ["qbert", "frostbite"]
+
+
+def test_a_run_without_a_finished_game_is_named(tmp_path):
+    runs = [write_run(tmp_path / "a", [(9, 1.0)]), write_run(tmp_path / "b", [], replace(CONFIG, seed=1))]
+    with pytest.raises(RunDirectoryError, match="/b has no finished game yet"):
+        learning_curves(runs)
+
+
+# -- Pictures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG\r\n\x1a\n"), ("pdf", b"%PDF-"), ("svg", b"<?xml")])
+def test_a_picture_is_of_the_kind_that_its_ending_says(tmp_path, capsys, ending, begins):
+    for seed in range(2):
+        write_run(tmp_path / "runs" / f"seed-{seed}", random_games(seed), replace(CONFIG, seed=seed))
+    out = tmp_path / "new" / f"curve.{ending}"
+    assert main(["plot", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    assert capsys.readouterr().out.strip() == str(out)
+    assert out.read_bytes().startswith(begins)
+
+
+def test_the_picture_names_curves_and_axes(tmp_path):
+    runs = [write_run(tmp_path / str(seed), random_games(seed), replace(CONFIG, seed=seed)) for seed in range(2)]
+    runs.append(write_run(tmp_path / "other", random_games(5), replace(CONFIG, agent=AgentConfig(k=3))))
+    text = draw_learning_curves(runs, tmp_path / "curve.svg").read_text()
+    # matplotlib draws letters as outlines and keeps the words as comments
+    for words in ("millions of frames", "mean of the last 100 games", "k 11", "(2 seeds)", "k 3", "(1 seed)"):
+        assert words in text
+
+
+def test_runs_can_be_named_one_by_one(tmp_path, capsys):
+    write_run(tmp_path / "a", random_games(0))
+    write_run(tmp_path / "b", random_games(1), replace(CONFIG, seed=1))
+    out = tmp_path / "curve.svg"
+    assert main(["plot", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(out)]) == 0
+    assert "(2 seeds)" in out.read_text()
+    assert main(["plot", str(tmp_path / "a"), "--out", str(out)]) == 0
+    assert "(1 seed)" in out.read_text()
+
+
+@pytest.mark.parametrize("name", ["curve.xyz", "curve.txt", "curve"])
+def test_a_picture_of_an_unknown_ending_is_refused(tmp_path, capsys, name):
+    write_run(tmp_path / "a", random_games(0))
+    assert main(["plot", str(tmp_path / "a"), "--out", str(tmp_path / name)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"mfec: cannot draw {tmp_path / name}: ")
+    assert error.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]  # curve.png neither
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path, capsys):
+    write_run(tmp_path / "a", random_games(0))
+    (tmp_path / "curve.png").mkdir()
+    for out in (tmp_path / "curve.png", tmp_path / "a" / "config.toml" / "curve.png"):
+        assert main(["plot", str(tmp_path / "a"), "--out", str(out)]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("mfec: ")
+        assert str(out.parent) in error
+
+
+def test_a_directory_without_runs_is_refused(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main(["plot", str(tmp_path / "empty"), "--out", str(tmp_path / "curve.png")]) == 1
+    assert f"there is no run in {tmp_path / 'empty'}" in capsys.readouterr().err
+    assert main(["plot", str(tmp_path / "nowhere"), "--out", str(tmp_path / "curve.png")]) == 1
+    assert f"there is no directory {tmp_path / 'nowhere'}" in capsys.readouterr().err
+    assert main(["plot", "--out", str(tmp_path / "curve.png")]) == 1
+    assert "name a run directory" in capsys.readouterr().err
+    assert not (tmp_path / "curve.png").exists()

@@ -1,0 +1,239 @@
+"""The command: what it lists, explains and refuses, always in a sentence."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from mfec.cli import Evaluate, Plot, Train, main
+from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.run_directory import RunDirectory
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-X", "utf8", "-m", "mfec", *arguments]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120)
+
+
+def explanations(command: str) -> dict[str, str]:
+    """What the help of a command says about each option and positional argument, without its default."""
+    ended = run(command, "--help")
+    assert ended.returncode == 0
+    found: dict[str, str] = {}
+    name = ""
+    for line in ended.stdout.splitlines():
+        if not line.startswith("│ "):
+            name = ""
+            continue
+        body = line.strip("│").rstrip()[1:]
+        if body and not body.startswith(" "):
+            name, _, rest = body.partition("  ") if "  " in body else (body, "", "")
+            found[name.strip()] = rest.strip()
+        elif name:
+            found[name.strip()] += " " + body.strip()
+    options = {name: text for name, text in found.items() if name.startswith("-") or name.isupper() or "DIR" in name}
+    return {name: re.sub(r"\((?:default:.*?|required)\)", "", text).strip() for name, text in options.items()}
+
+
+# -- Help -------------------------------------------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy():
+    """It must answer in under a second."""
+    program = """if True:
+        import sys
+        from mfec.cli import main
+        try:
+            main(["--help"])
+        except SystemExit as ended:
+            heavy = {"numba", "torch", "ale_py", "matplotlib", "gymnasium", "numpy", "safetensors", "imageio_ffmpeg"}
+            sys.exit(ended.code or sorted(heavy & set(sys.modules)) or 0)
+        sys.exit("no help")
+    """
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    for command in ("train", "evaluate", "plot", "envs"):
+        assert command in ended.stdout
+
+
+@pytest.mark.parametrize(("command", "settings"), [
+    ("train", [Train, AgentConfig, EnvConfig]), ("evaluate", [Evaluate]), ("plot", [Plot]), ("envs", []),
+])  # fmt: skip
+def test_every_option_explains_itself(command, settings):
+    explained = explanations(command)
+    for name, text in explained.items():
+        assert re.search(r"[a-zA-Z]{2,} .*[a-zA-Z]{2,}", text) or text == "Print JSON.", f"{name}: {text!r}"
+    names = {word for name in explained for word in re.findall(r"--[\w-]+", name)}
+    positional = {"env", "directory", "directories"}
+    for field in (field for each in settings for field in fields(each)):
+        if field.name not in positional | {"agent", "environment"}:
+            assert f"--{field.name.replace('_', '-')}" in names
+    assert len([name for name in explained if not name.startswith("-")]) == (0 if command == "envs" else 1)
+
+
+def test_explanations_are_those_of_the_settings():
+    assert explanations("train")["--k INT"] == "Neighbours in an estimate."
+    assert explanations("train")["--eviction {updated,used}"].endswith("least recently used.")
+    assert explanations("evaluate")["DIR"] == "A run directory."
+    assert explanations("plot")["--out PATH"] == "The picture: .png, .pdf or .svg."
+
+
+def test_without_a_command_the_usage_is_shown(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert "train" in capsys.readouterr().err
+
+
+# -- Options ----------------------------------------------------------------------------------------------------------
+
+
+def test_options_reach_the_run(tmp_path):
+    agent = AgentConfig(
+        k=3, gamma=0.5, epsilon=0.25, capacity=77, embedding="random_projection", dim=5, index="exact",
+        eviction="used", update="replace", few_neighbours="zero", ties="first", episode="game",
+    )  # fmt: skip
+    environment = EnvConfig(n_envs=2, frame_stack=3, sticky_actions=0.125, max_frames=80)
+    options = [
+        word
+        for each in (agent, environment)
+        for name, value in vars(each).items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    out = tmp_path / "run"
+    assert main(["train", "qbert", "--total-frames", "100", "--seed", "9", "--out", str(out), *options]) == 0
+    assert RunDirectory(out).read_config() == RunConfig("qbert", 100, 9, agent, environment)
+
+
+def test_defaults_are_those_of_the_configuration(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "FrozenLake-v1", "--total-frames", "50"]) == 0
+    default = RunConfig("FrozenLake-v1", 50, 0, replace(AgentConfig(), embedding="identity"), EnvConfig())
+    assert RunDirectory(tmp_path / "runs" / "FrozenLake-v1").read_config() == default
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--gamma", "2"], "gamma must lie above 0 and not above 1, not 2.0"),
+    (["--gamma", "nan"], "gamma must lie above 0 and not above 1, not nan"),
+    (["--k", "0"], "k, capacity and dim must be at least 1"),
+    (["--k", "many"], "many"),
+    (["--epsilon", "-1"], "epsilon must lie between 0 and 1, not -1.0"),
+    (["--n-envs", "0"], "n_envs must be at least 1, not 0"),
+    (["--capacity", "0"], "k, capacity and dim must be at least 1"),
+    (["--sticky-actions", "1"], "sticky_actions must be a probability below 1, not 1.0"),
+    (["--total-frames", "0"], "total_frames must be at least 1, not 0"),
+    (["--seed", "-1"], "a seed must not be negative"),
+    (["--eviction", "oldest"], "oldest"),
+    (["--frame-stack", "4"], "are for Atari games, not for CartPole-v1"),
+    (["--colour", "red"], "--colour"),
+])  # fmt: skip
+def test_senseless_options_are_refused_in_a_sentence(tmp_path, capsys, options, message):
+    try:
+        status = main(["train", "CartPole-v1", *options, "--out", str(tmp_path / "run")])
+    except SystemExit as ended:
+        status = ended.code
+    error = capsys.readouterr().err
+    assert status in (1, 2)
+    assert message in " ".join(error.replace("│", " ").split())
+    assert "__" not in error  # names that tyro uses inside
+    assert not (tmp_path / "run").exists()
+
+
+def test_senseless_options_give_no_traceback(tmp_path):
+    for options in (["--gamma", "2"], ["--k", "0"], ["--seed", "-1"]):
+        ended = run("train", "CartPole-v1", *options, "--out", str(tmp_path / "run"))
+        assert ended.returncode in (1, 2)
+        assert "Traceback" not in ended.stdout + ended.stderr
+        assert ended.stderr
+
+
+def test_an_error_can_be_shown_whole(tmp_path, monkeypatch):
+    monkeypatch.setenv("MFEC_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="unknown game 'qbertt'"):
+        main(["train", "qbertt", "--out", str(tmp_path)])
+
+
+# -- Environments -----------------------------------------------------------------------------------------------------
+
+
+def test_envs_lists_what_can_be_named(capsys):
+    assert main(["envs"]) == 0
+    names = capsys.readouterr().out.split()
+    for name in ("qbert", "ms_pacman", "river_raid", "frostbite", "space_invaders", "CartPole-v1", "FrozenLake-v1"):
+        assert name in names
+
+
+@pytest.mark.parametrize(("given", "meant"), [
+    ("mspackman", "ms_pacman"), ("qbertt", "qbert"), ("riverraids", "river_raid"),
+    ("CartPol-v1", "CartPole-v1"), ("CartPole-v9", "CartPole-v"), ("FrozenLake", ""),
+])  # fmt: skip
+def test_an_unknown_name_is_answered_with_the_nearest(tmp_path, capsys, given, meant):
+    assert main(["train", given, "--out", str(tmp_path / "run")]) == 1
+    error = capsys.readouterr().err
+    assert re.fullmatch(rf"mfec: unknown (game|environment) '{given}'; .*`mfec envs` lists all of them\n", error)
+    assert not meant or f"; did you mean '{meant}" in error
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["json:Thing-v0", "no_such_module:Thing-v0"])
+def test_an_unknown_name_in_a_module_is_a_sentence(tmp_path, capsys, name):
+    assert main(["train", name, "--out", str(tmp_path / "run")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("mfec: ")
+    assert "Thing" in error or "no_such_module" in error
+
+
+@pytest.mark.skipif(importlib.util.find_spec("Box2D") is not None, reason="Box2D is installed")
+@pytest.mark.parametrize("n_envs", ["1", "2"])
+def test_an_environment_that_lacks_its_own_library_is_a_sentence(tmp_path, capsys, n_envs):
+    assert main(["train", "LunarLander-v3", "--n-envs", n_envs, "--out", str(tmp_path / "run")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("mfec: ")
+    assert "gymnasium[box2d]" in error
+
+
+def test_a_name_makes_no_traceback(tmp_path):
+    for name in ("qbertt", "CartPol-v1", "json:Thing-v0"):
+        ended = run("train", name, "--out", str(tmp_path / "run"))
+        assert ended.returncode == 1
+        assert ended.stderr.startswith("mfec: ")
+        assert "Traceback" not in ended.stdout + ended.stderr
+
+
+def test_an_environment_need_not_know_of_pictures(tmp_path, monkeypatch):
+    """Nothing is asked of it that Gymnasium does not ask."""
+    (tmp_path / "plain_env.py").write_text(
+        "import gymnasium\n"
+        "class Plain(gymnasium.Env):\n"
+        "    observation_space = action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def __init__(self): pass\n"
+        "    def reset(self, *, seed=None, options=None): super().reset(seed=seed); return 0, {}\n"
+        "    def step(self, action): return 1, 1.0, True, False, {}\n"
+        "gymnasium.register('Plain-v0', entry_point=Plain)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for n_envs in ("1", "2"):
+        arguments = ["--total-frames", "20", "--capacity", "9", "--n-envs", n_envs, "--out", str(tmp_path / n_envs)]
+        assert main(["train", "plain_env:Plain-v0", *arguments]) == 0
+        assert main(["evaluate", str(tmp_path / n_envs), "--episodes", "2"]) == 0
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path, capsys):
+    (tmp_path / "taken").write_text("mine")
+    arguments = ["--total-frames", "20", "--capacity", "9", "--out", str(tmp_path / "taken")]
+    assert main(["train", "FrozenLake-v1", *arguments]) == 1
+    assert f"cannot begin a run in {tmp_path / 'taken'}" in capsys.readouterr().err
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_the_command_is_installed():
+    script = Path(sys.executable).with_name("mfec")
+    ended = subprocess.run([script, "envs"], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0
+    assert "  qbert\n" in ended.stdout
