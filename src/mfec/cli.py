@@ -137,7 +137,8 @@ def _train(command: Train) -> int:
     out = command.out or Path("runs") / command.env.replace("/", "-").replace(":", "-")
     if command.seeds:
         settings = _settings(command)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the seeds' processes are told to stop
+        for number in (signal.SIGINT, signal.SIGTERM):  # either tells the seeds' processes to stop
+            signal.signal(number, signal.default_int_handler)
         status = train_seeds(
             command.env, settings, command.seeds, out, resume=command.resume, jobs=command.jobs, console=console
         )
