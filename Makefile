@@ -6,7 +6,7 @@ DEMO := runs/demo
 .PHONY: demo test clean
 
 demo: .venv/core
-	$(BIN)/mfec train qbert --total-frames 300000 --seed 0 --out $(DEMO) --resume
+	$(BIN)/mfec train qbert --total-frames 300000 --seed 0 --out $(DEMO) --resume --no-video
 	$(BIN)/mfec evaluate $(DEMO) --episodes 20 --random --video $(DEMO)/video.mp4
 	@echo "learning curve: $(DEMO)/curve.png"
 

@@ -237,3 +237,12 @@ def test_the_command_is_installed():
     ended = subprocess.run([script, "envs"], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0
     assert "  qbert\n" in ended.stdout
+
+
+def test_a_run_ends_with_a_video_unless_told_otherwise(tmp_path):
+    arguments = ("train", "qbert", "--total-frames", "2000", "--capacity", "1000")
+    filmed = run(*arguments, "--out", str(tmp_path / "filmed"))
+    assert f"video: {tmp_path / 'filmed' / 'video.mp4'}" in filmed.stdout
+    assert (tmp_path / "filmed" / "video.mp4").read_bytes()[4:8] == b"ftyp"
+    assert run(*arguments, "--no-video", "--out", str(tmp_path / "plain")).returncode == 0
+    assert not (tmp_path / "plain" / "video.mp4").exists()

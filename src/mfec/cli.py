@@ -22,6 +22,8 @@ from mfec.errors import MfecError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mfec.run_directory import RunDirectory
+
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
@@ -45,6 +47,8 @@ class Train:
     """Go on from the last checkpoint in OUT; begin where there is none."""
     checkpoint_frames: int = 250_000
     """Frames between two checkpoints."""
+    video: bool = True
+    """At the end, film a game into OUT/video.mp4, where the environment can be drawn."""
     ignore_memory_limit: bool = False
     """Start even if a full memory would not fit in RAM."""
     agent: AgentConfig = field(default_factory=AgentConfig)
@@ -164,6 +168,8 @@ def _train(command: Train) -> int:
     except Stopped:
         return _say_how_to_resume(command, out)
     _draw_curve(out, directory.curve, console)
+    if command.video:
+        _film(directory, command.seed, console)
     return 0
 
 
@@ -179,6 +185,8 @@ def _settings(command: Train) -> list[str]:
     options = ["--total-frames", str(command.total_frames)]
     if command.checkpoint_frames != Train.checkpoint_frames:
         options += ["--checkpoint-frames", str(command.checkpoint_frames)]
+    if not command.video:
+        options += ["--no-video"]
     if command.ignore_memory_limit:
         options += ["--ignore-memory-limit"]
     for given, default in ((command.agent, AgentConfig()), (command.environment, EnvConfig())):
@@ -196,6 +204,17 @@ def _draw_curve(runs: Path, out: Path, console: Console) -> None:
     if finished:
         drawn = draw_learning_curves(finished, out)
         console.print(f"learning curve: {drawn}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _film(directory: RunDirectory, seed: int, console: Console) -> None:
+    from mfec.experiments.evaluate import evaluate_run
+
+    try:
+        evaluate_run(directory, episodes=1, seed=seed, video=directory.video)
+        said = f"video: {directory.video}"
+    except (ImportError, TypeError, ValueError) as error:
+        said = f"no video: {error}"
+    console.print(said, highlight=False, markup=False, soft_wrap=True)
 
 
 def _evaluate(command: Evaluate) -> int:

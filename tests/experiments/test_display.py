@@ -116,6 +116,7 @@ def test_a_message_is_printed_as_it_is(monkeypatch):
 
 def train(out: Path, stdout: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "mfec", "train", "FrozenLake-v1", "--total-frames", "3000", "--capacity", "500"]
+    command += ["--no-video"]
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     return subprocess.Popen([*command, "--out", str(out)], stdout=stdout, env={**environment, "TERM": "xterm-256color"})
 
