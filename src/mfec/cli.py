@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.config import CHECKPOINT_FRAMES, AgentConfig, EnvConfig, RunConfig
 from mfec.errors import MfecError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Train:
     """The run directory; None stands for runs/ENV."""
     resume: bool = False
     """Go on from the last checkpoint in OUT; begin where there is none."""
-    checkpoint_frames: int = 250_000
+    checkpoint_frames: int = CHECKPOINT_FRAMES
     """Frames between two checkpoints."""
     video: bool = True
     """At the end, film a game into OUT/video.mp4, where the environment can be drawn."""

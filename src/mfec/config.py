@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
+
 EmbeddingName = Literal["auto", "random_projection", "identity"]
 IndexName = Literal["exact"]
 Eviction = Literal["updated", "used"]

@@ -18,7 +18,7 @@ from rich.console import Console
 from mfec.agent import MFEC, BadEnvironmentData
 from mfec.callback import Callback, Game
 from mfec.checkpoint import CheckpointError
-from mfec.config import RunConfig
+from mfec.config import CHECKPOINT_FRAMES, RunConfig
 from mfec.embeddings import resolve_embedding
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
@@ -28,7 +28,6 @@ from mfec.experiments.tensorboard import TensorBoard
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 EVERY_FRAMES = 10_000  # between rows of progress.csv
-CHECKPOINT_FRAMES = 250_000
 
 
 class Stopped(Exception):

@@ -1,8 +1,8 @@
 """Exact k-nearest-neighbour search on the CPU.
 
 A full float32 scan of 6 x 20,000 states of 64 numbers reads 31 MB a step, several emulator steps' worth of time.
-So each state also has a byte code per number (a quarter of the bytes, integer arithmetic). The codes bound every
-distance from both sides; only states that the bounds cannot rule out are measured, in float64, and ranked. The
+So each state also has a byte code per number (a quarter of the bytes, integer arithmetic). Distances between codes
+bound distances from below; only states that this bound cannot rule out are measured, in float64, and ranked. The
 answer is exact, and the same on every machine, for every batch size and every number of threads.
 """
 
