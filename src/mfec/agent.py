@@ -151,7 +151,9 @@ class MFEC:
     def _update(self, episode: Episode) -> None:
         """Write an episode into the memory, last step first (Eq. 1)."""
         states, keys, actions, returns = episode.backwards(self.config.gamma)
+        began = time.perf_counter()
         self.memory.write(states, actions, returns, keys)
+        self.tally.write_seconds += time.perf_counter() - began
         episode.forget_steps()
 
     def _choose(

@@ -31,6 +31,7 @@ class Tally:
     exact: int = 0
     exact_chosen: int = 0
     lookup_seconds: float = 0.0
+    write_seconds: float = 0.0
 
     def count(self, exact: NDArray[np.bool_], action: np.int64) -> None:
         """One look-up of all actions, and the action taken."""

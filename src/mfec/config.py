@@ -8,7 +8,7 @@ from typing import Literal
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 
 EmbeddingName = Literal["auto", "random_projection", "identity"]
-IndexName = Literal["exact"]
+IndexName = Literal["exact", "cells", "graph", "auto"]
 Eviction = Literal["updated", "used"]
 Update = Literal["max", "replace"]
 FewNeighbours = Literal["infinity", "mean", "zero"]
@@ -35,8 +35,9 @@ class AgentConfig:
     """From observation to state; auto projects observations of more than --dim numbers, takes others as they are."""
     dim: int = 64
     """Numbers in a projected state."""
-    index: IndexName = "exact"
-    """How neighbours are searched."""
+    index: IndexName = "auto"
+    """How neighbours are searched: exact, cells (approximate, for large memories; graph is another word for it), or
+    auto: exact while that is the faster one on this machine, then cells."""
     eviction: Eviction = "updated"
     """Entry that a full buffer gives up: least recently updated, or least recently used."""
     update: Update = "max"

@@ -23,7 +23,10 @@ PROGRESS = (
     "exact_match_rate",
     "exact_match_rate_chosen",
     "memory_entries",
+    "memory_bytes",
     "lookup_ms",
+    "write_ms",
+    "recall",
 )
 
 
@@ -103,9 +106,12 @@ class RunDirectory:
         if len(rows) < games:
             raise RunDirectoryError(f"{self.episodes_file} has {len(rows)} games, the checkpoint {games}")
         _replace_lines(self.episodes_file, [header, *rows[:games]])
-        header, *rows = _read_lines(self.progress_file)
-        kept = [row for row in rows if row.count(",") == len(PROGRESS) - 1 and int(row.split(",")[0]) <= frames]
-        _replace_lines(self.progress_file, [header, *kept])
+        names, *rows = (line.split(",") for line in _read_lines(self.progress_file))
+        known = [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
+        kept = [row for row in known if int(row["frames"]) <= frames]
+        # A run that an earlier version began has fewer columns.
+        lines = (",".join(row.get(name, "") for name in PROGRESS) for row in kept)
+        _replace_lines(self.progress_file, [",".join(PROGRESS), *lines])
 
     def episodes(self) -> dict[str, list[float]]:
         """The table of finished games, by column."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from types import TracebackType
 from typing import Self
@@ -13,12 +14,16 @@ from rich.text import Text
 from mfec.agent import MFEC
 from mfec.experiments.ram import show_bytes
 
+LOG = logging.getLogger("mfec")
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 5.0
 
 
 class Display:
-    """Shows frames, speed, the mean of the last 100 games, exact matches, memory and the time left."""
+    """Shows frames, speed, the mean of the last 100 games, exact matches, memory and the time left.
+
+    What the package logs meanwhile, such as a change of the neighbour index, is shown above.
+    """
 
     def __init__(self, total_frames: int, console: Console) -> None:
         self._total_frames = total_frames
@@ -29,15 +34,21 @@ class Display:
         self._shown_frames = -1
         self._speed = 0.0
         self._exact = 0.0
+        self._handler = _Sayer(self)
 
     def __enter__(self) -> Self:
         if self._live:
             self._live.start()
+        self._level = LOG.level
+        LOG.setLevel(logging.INFO)
+        LOG.addHandler(self._handler)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        LOG.removeHandler(self._handler)
+        LOG.setLevel(self._level)
         if self._live:
             self._live.stop()
 
@@ -79,3 +90,14 @@ class Display:
             f"memory {len(agent.memory):,} ({fill:.1%} full, {show_bytes(agent.memory.nbytes)})",
             f"left {left // 60}:{left % 60:02d}",
         ]
+
+
+class _Sayer(logging.Handler):
+    """Shows log messages on a display."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(logging.INFO)
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._display.say(record.getMessage())

@@ -167,7 +167,10 @@ class Recorder(Callback):
             "exact_match_rate": round(tally.exact / tally.lookups, 6),
             "exact_match_rate_chosen": round(tally.exact_chosen / tally.steps, 6),
             "memory_entries": len(agent.memory),
+            "memory_bytes": agent.memory.nbytes,
             "lookup_ms": round(1000.0 * tally.lookup_seconds / tally.steps, 4),
+            "write_ms": round(1000.0 * tally.write_seconds / tally.steps, 4),
+            "recall": "" if (recall := agent.memory.recall) is None else round(recall, 4),
         }
         self._append(self._progress, ",".join(str(value) for value in row.values()) + "\n")
         self._tensorboard.write(agent.frames, row)

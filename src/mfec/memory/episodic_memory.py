@@ -23,6 +23,7 @@ from mfec.memory.identities import (
     remove_slot,
 )
 from mfec.memory.neighbours import index_bytes_per_entry, make_index
+from mfec.memory.neighbours.recall import RecallMeter
 
 FEW_NEIGHBOURS = get_args(FewNeighbours)
 
@@ -53,7 +54,8 @@ class EpisodicMemory:
         dim: numbers in a state.
         capacity: entries in each buffer; the paper has one million on Atari.
         k: neighbours in an estimate; the paper has 11 on Atari and 50 on Labyrinth.
-        index: how neighbours are searched: `exact`.
+        index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), or `auto`: exact while
+            that is the faster one on this machine, then cells. `graph` is another word for cells.
         eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
             least recently `used` (section 4): written, matched, or a neighbour in an estimate.
         update: `max` keeps the highest return (Eq. 1), `replace` the latest (the paper's footnote).
@@ -106,6 +108,7 @@ class EpisodicMemory:
         self._table = IdentityTable(self._keys)
         self._order = EvictionOrder(self._ticks, self._entry_ids)
         self._index = make_index(index, self._states, self._entry_ids)
+        self._recall = RecallMeter(self._states)
         self._tick = 0
         self._next_entry_id = 0
 
@@ -115,19 +118,23 @@ class EpisodicMemory:
         """The value of every action in every state (Eq. 2).
 
         An exact match has its stored value, anything else the mean of its k nearest neighbours in the action's
-        buffer. `mark_used=False` leaves no trace on the eviction order.
+        buffer. `mark_used=False` leaves no trace: not on the eviction order, not on what the index sets itself by.
 
         states: float32 (n, dim); identities: n bytes or integers, by default the states' own bytes.
         """
         batch, keys = self._check(states, identities)
         matches = self._table.find(keys)
         exact = matches >= 0
-        neighbours, _ = self._index.search(batch, ~exact, self.k)
+        neighbours, squared = self._index.search(batch, ~exact, self.k)
         values = np.empty(exact.shape, np.float32)
         _average(self._values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
-        if mark_used and self.eviction == "used":
-            _mark_used(self._ticks, self._tick, matches, neighbours)
-            self._tick += len(batch)
+        if self._index.approximate:
+            self._recall.watch(batch, ~exact, squared, self._sizes)
+        if mark_used:
+            self._index.asked(batch)
+            if self.eviction == "used":
+                _mark_used(self._ticks, self._tick, matches, neighbours)
+                self._tick += len(batch)
         return Estimates(values, exact)
 
     def neighbours(self, state: ArrayLike, action: int) -> Neighbours:
@@ -170,6 +177,7 @@ class EpisodicMemory:
         if not np.isfinite(values).all():
             raise ValueError("returns must be finite float32 numbers")
 
+        self._recall.finish()
         slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
         row = 0
         while row < len(batch):  # the loop is compiled; it comes back only for more entries to evict
@@ -197,13 +205,26 @@ class EpisodicMemory:
 
     @property
     def index(self) -> str:
-        """Name of the neighbour index."""
+        """Name of the neighbour index, as it was asked for."""
         return self._index.name
+
+    @property
+    def active_index(self) -> str:
+        """Name of the index that searches now: what `auto` has come to."""
+        return self._index.active
+
+    @property
+    def recall(self) -> float | None:
+        """Share of true neighbours that the index found in recent checks; None where none were made.
+
+        While an approximate index searches, a random look-up is compared with a full scan now and then.
+        """
+        return self._recall.recall if self._index.approximate else None
 
     @property
     def nbytes(self) -> int:
         """Bytes that the entries take, everything included."""
-        return len(self) * self.bytes_per_entry(self.dim, self.index) + self._table.cells.nbytes
+        return len(self) * self.bytes_per_entry(self.dim, self.active_index) + self._table.cells.nbytes
 
     @staticmethod
     def bytes_per_entry(dim: int, index: str = "exact") -> int:
@@ -238,6 +259,7 @@ class EpisodicMemory:
             "few_neighbours": self.few_neighbours,
             "tick": self._tick,
             "next_entry_id": self._next_entry_id,
+            "index_state": self._index.settings(),
         }
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -251,6 +273,7 @@ class EpisodicMemory:
             "entry_ids": self._entry_ids[actions, slots],
             "ticks": self._ticks[actions, slots],
             "keys": self._keys[actions, slots],
+            **{f"index.{name}": tensor for name, tensor in self._index.tensors().items()},
         }
 
     @classmethod
@@ -259,6 +282,7 @@ class EpisodicMemory:
         try:
             options = dict(settings)
             tick, next_entry_id = int(options.pop("tick")), int(options.pop("next_entry_id"))
+            index_state = options.pop("index_state", {})
             memory = cls(**options)
             sizes = tensors["sizes"]
             if sizes.shape != (memory.n_actions,) or sizes.min() < 0 or sizes.max() > memory.capacity:
@@ -271,10 +295,11 @@ class EpisodicMemory:
                 if given.dtype != array.dtype or given.shape != (len(actions), *array.shape[2:]):
                     raise ValueError(f"its tensor {name!r} does not fit its settings")
                 array[actions, slots] = given
+            of_index = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("index.")}
+            memory._index.restore(actions, slots, index_state, of_index)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"this is no complete memory: {error}") from None
         _enter_all(memory._table.cells, memory._keys, actions, slots)
-        memory._index.put(actions, slots)
         memory._tick, memory._next_entry_id = tick, next_entry_id
         return memory
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-INDEXES = ("exact",)
+from mfec.memory.neighbours.auto import AutoIndex
+from mfec.memory.neighbours.cells import CellIndex
+from mfec.memory.neighbours.exact import ExactIndex
+
+INDEXES: dict[str, type[ExactIndex] | type[CellIndex] | type[AutoIndex]] = {
+    "exact": ExactIndex,
+    "cells": CellIndex,
+    "graph": CellIndex,  # cells took the place of a graph of single states, which was slower; docs/memory.md
+    "auto": AutoIndex,
+}
 
 
 class NeighbourIndex(Protocol):
     """What the episodic memory asks of an index over its action buffers."""
 
     name: str
+
+    @property
+    def active(self) -> str:
+        """Name of the index that searches now."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the index that searches now may miss neighbours."""
 
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Take in the states that now stand in these slots, new ones and replaced ones alike."""
@@ -23,18 +40,36 @@ class NeighbourIndex(Protocol):
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Slots, int64 (n, n_actions, k), -1 where there are none, and squared distances of the nearest entries."""
 
+    def asked(self, states: NDArray[np.float32]) -> None:
+        """States, float32 (n, dim), were looked up by a learning agent: an index may set itself by them."""
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that a checkpoint must keep and that is not an array."""
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Arrays that a checkpoint must keep."""
+
+    def restore(
+        self,
+        actions: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        settings: dict[str, Any],
+        tensors: dict[str, NDArray[Any]],
+    ) -> None:
+        """Take in the entries in these slots, and go on where the index stood of which these were kept."""
+
 
 def make_index(name: str, states: NDArray[np.float32], entry_ids: NDArray[np.int64]) -> NeighbourIndex:
     """The index of that name over `states`, float32 (n_actions, capacity, dim)."""
-    from mfec.memory.neighbours.exact import ExactIndex
-
-    if name == "exact":
-        return ExactIndex(states, entry_ids)
-    raise ValueError(f"unknown index {name!r}; there is: {', '.join(INDEXES)}")
+    return _kind(name)(states, entry_ids)
 
 
 def index_bytes_per_entry(name: str, dim: int) -> int:
     """What the index of that name adds to the bytes of one entry."""
-    from mfec.memory.neighbours.exact import ExactIndex
+    return _kind(name).bytes_per_entry(dim)
 
-    return ExactIndex.bytes_per_entry(dim)
+
+def _kind(name: str) -> type[ExactIndex] | type[CellIndex] | type[AutoIndex]:
+    if name not in INDEXES:
+        raise ValueError(f"unknown index {name!r}; there is: {', '.join(INDEXES)}")
+    return INDEXES[name]

@@ -8,15 +8,29 @@ answer is exact, and the same on every machine, for every batch size and every n
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.memory.neighbours.codes import (
+    BLOCK,
+    LEVELS,
+    PART,
+    SAMPLE,
+    all_entries,
+    empty_blocks,
+    encode,
+    fit_code_book,
+    measure_rows,
+    parts_of,
+    put_code,
+    shift_query,
+    squared_distance,
+)
 from mfec.memory.neighbours.threads import fair_shares, on_all_cores
 
-CODE_BLOCK = 64  # codes are padded to whole blocks: the inner loop then has a fixed length and vectorises
-LEVELS = 255
-SAMPLE = 4096  # states that a code book is made from
 RUN = 64  # code distances that are passed over together when the smallest of them is too large
 
 
@@ -26,15 +40,18 @@ class ExactIndex:
     It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps their codes.
     """
 
-    name = "exact"
+    name = active = "exact"
+    approximate = False
 
     def __init__(self, states: NDArray[np.float32], entry_ids: NDArray[np.int64]) -> None:
         n_actions, capacity, dim = states.shape
+        self.n_actions = n_actions
         self._states = states
         self._entry_ids = entry_ids
         self._sizes = np.zeros(n_actions, np.int64)
-        self._codes = np.zeros((n_actions, capacity, -(-dim // CODE_BLOCK), CODE_BLOCK), np.uint8)
-        self._norms = np.zeros((n_actions, capacity), np.int32)
+        n_blocks = -(-capacity // BLOCK)
+        self._codes = empty_blocks((n_actions, n_blocks), dim)
+        self._norms = np.zeros((n_actions, n_blocks * BLOCK), np.int32)
         self._low = np.zeros(dim)
         self._scale = 1.0
         self._coded_for = 0  # entries there were when the code book was made
@@ -42,7 +59,7 @@ class ExactIndex:
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
         """What the index adds to one entry: its codes and their squared norm."""
-        return -(-dim // CODE_BLOCK) * CODE_BLOCK + 4
+        return parts_of(dim) * PART + 4
 
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Take in the states that now stand in these slots, new ones and replaced ones alike."""
@@ -75,37 +92,43 @@ class ExactIndex:
         on_all_cores(search_share, int(shares.max(initial=0)) + 1)
         return slots, squared
 
-    def _make_code_book(self) -> None:
-        """Fit the coded range to the bulk of what is stored, and code everything again.
+    def asked(self, states: NDArray[np.float32]) -> None:
+        """States were looked up: nothing to learn from that."""
 
-        States outside the range are coded as its nearest point. That never lengthens a distance, so the bound
-        below holds for them too; a range that covered every outlier would be too coarse to rule anything out.
-        """
-        actions = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        slots = np.concatenate([np.arange(size) for size in self._sizes])
+    def settings(self) -> dict[str, Any]:
+        """Nothing: the entries say everything."""
+        return {}
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Nothing: the entries say everything."""
+        return {}
+
+    def restore(
+        self,
+        actions: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        settings: dict[str, Any],
+        tensors: dict[str, NDArray[Any]],
+    ) -> None:
+        """Take in the entries in these slots."""
+        self.put(actions, slots)
+
+    def _make_code_book(self) -> None:
+        """Fit the coded range to the bulk of what is stored, and code everything again."""
+        actions, slots = all_entries(self._sizes)
         self._coded_for = len(slots)
         some = slice(None, None, max(1, len(slots) // SAMPLE))
-        sample = self._states[actions[some], slots[some]].astype(np.float64)
-        self._low, high = np.quantile(sample, (0.01, 0.99), axis=0)
-        self._scale = float((high - self._low).max()) / LEVELS or 1.0
+        self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]])
         _encode(self._states, actions, slots, self._low, self._scale, self._codes, self._norms)
 
 
 @numba.njit(cache=True)
-def _code(value: float, low: float, scale: float) -> int:
-    return int(min(max((value - low) / scale + 0.5, 0.0), float(LEVELS)))
-
-
-@numba.njit(cache=True)
 def _encode(states, actions, slots, low, scale, codes, norms):
+    code = np.zeros(codes.shape[2] * PART, np.uint8)
     for row in range(len(actions)):
         action, slot = actions[row], slots[row]
-        norm = 0
-        for j in range(states.shape[2]):
-            code = _code(states[action, slot, j], low[j], scale)
-            codes[action, slot, j // CODE_BLOCK, j % CODE_BLOCK] = code
-            norm += code * code
-        norms[action, slot] = norm
+        encode(states[action, slot], low, scale, code)
+        put_code(codes[action], norms[action], slot, code)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -124,16 +147,15 @@ def _search_pairs(
 @numba.njit(cache=True, nogil=True)
 def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slots, squared):
     dim = states.shape[1]
-    query_codes = np.zeros(codes.shape[1:], np.int16)
-    query_norm = 0
+    code = np.zeros(codes.shape[1] * PART, np.uint8)
+    encode(query, low, scale, code)
     error = 0.0  # how far the query's code lies from the query, or from the nearest point of the range
     for j in range(dim):
-        code = _code(query[j], low[j], scale)
-        query_codes[j // CODE_BLOCK, j % CODE_BLOCK] = code
-        query_norm += code * code
-        error += (min(max((query[j] - low[j]) / scale, 0.0), float(LEVELS)) - code) ** 2
+        error += (min(max((query[j] - low[j]) / scale, 0.0), float(LEVELS)) - code[j]) ** 2
+    shifted = np.empty(len(code), np.int8)
+    norm = shift_query(code, shifted)
     coded = np.empty((size + RUN - 1) // RUN * RUN, np.int32)
-    _measure_codes(codes, norms, size, query_codes, np.int32(query_norm), coded)
+    measure_rows(codes, norms, 0, size, shifted, norm, coded)
 
     smallest = _run_minima(coded, size)
 
@@ -159,7 +181,7 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slo
     if size >= k:
         farthest = 0.0
         for i in first:
-            farthest = max(farthest, _squared_distance(states[i], query))
+            farthest = max(farthest, squared_distance(states[i], query))
         limit = (np.sqrt(farthest) / scale + 1.01 * (0.5 * np.sqrt(dim) + np.sqrt(error))) ** 2 + 1.0
 
     # The true distances of what is left, in order.
@@ -168,7 +190,7 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slo
             continue
         for i in range(run * RUN, min((run + 1) * RUN, size)):
             if coded[i] <= limit:
-                distance = _squared_distance(states[i], query)
+                distance = squared_distance(states[i], query)
                 at = k
                 while at > 0 and (
                     slots[at - 1] < 0
@@ -197,25 +219,3 @@ def _run_minima(coded, size):
             smallest = min(smallest, runs[run, i])
         minima[run] = smallest
     return minima
-
-
-@numba.njit(cache=True)
-def _measure_codes(codes, norms, size, query_codes, query_norm, coded):
-    """Squared distances between codes, in units of the scale: whole numbers, so nothing is rounded."""
-    for i in range(size):
-        coded[i] = norms[i] + query_norm
-    for block in range(codes.shape[1]):
-        for i in range(size):
-            dot = numba.int32(0)
-            for j in range(CODE_BLOCK):
-                dot += numba.int32(numba.int16(codes[i, block, j])) * numba.int32(query_codes[block, j])
-            coded[i] -= 2 * dot
-
-
-@numba.njit(cache=True)
-def _squared_distance(state, query):
-    total = 0.0
-    for j in range(len(query)):
-        step = np.float64(state[j]) - np.float64(query[j])  # numba's float() of a float32 is a float32
-        total += step * step
-    return total

@@ -1,0 +1,299 @@
+"""The compiled side of `CellIndex`: choosing cells, reading them, ranking what was found, putting entries in."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from mfec.memory.neighbours.cell_rows import add_row, chain_of, drop_row
+from mfec.memory.neighbours.codes import (
+    BLOCK,
+    PART,
+    encode,
+    fetch_half_block,
+    half_query,
+    measure_half_block,
+    measure_rows,
+    put_half_code,
+    shift_query,
+    squared_distance,
+)
+from mfec.memory.neighbours.instructions import prefetch
+
+ASSIGN_REGIONS = 4  # regions whose cells a new entry is compared with
+LOOK_AT = 8  # cells that are measured for each one that is read
+LANES = 4  # parts that the search for one state is divided into
+STEPS = 1024  # of the distances by which cells are ordered
+NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate that are its slot
+
+
+@numba.njit(cache=True, nogil=True)
+def find_candidates(low, scale, step, cells, rows, state, mine, reads, lane, lane_step, kept):
+    """Read the cells of every `lane_step`-th lane from `lane` on, and enter what is nearest into `kept`.
+
+    Regions are dealt to the lanes in order of distance; each lane reads its share of the `reads` nearest cells. What
+    is found does not depend on how many threads the lanes are divided among.
+    """
+    regions, region_norms, _, _, first, centre_codes = cells
+    code, query = np.zeros(regions.shape[1] * PART, np.uint8), np.empty(regions.shape[1] * PART, np.int8)
+    encode(state, low, scale, code)
+    norm = shift_query(code, query)
+    n_regions = len(first) - 1
+    distances = np.empty(len(region_norms), np.int32)
+    measure_rows(regions, region_norms, 0, n_regions, query, norm, distances)
+    order = np.empty(n_regions, np.int64)
+    _order_nearly(distances[:n_regions], order)
+    while lane < LANES:
+        chosen = _nearest_cells(cells, order[lane::LANES], query, norm, reads)
+        _read_cells(centre_codes, rows, chosen, mine, code, step, kept)
+        lane += lane_step
+
+
+@numba.njit(cache=True, nogil=True)
+def search_rows(
+    states, entry_ids, low, scale, step, cells, rows, queries, wanted, row, row_step, reads, n_candidates, slots, squared
+):  # fmt: skip
+    """Nearly the nearest entries of each wanted (state, action) pair, for every `row_step`-th state from `row` on."""
+    kept = np.empty((wanted.shape[1], n_candidates), np.int64)
+    while row < len(wanted):
+        if wanted[row].any():
+            kept[:] = NOTHING
+            find_candidates(low, scale, step, cells, rows, queries[row], wanted[row], reads, 0, 1, kept)
+            rank_candidates(states, entry_ids, queries[row], kept, slots[row], squared[row])
+        row += row_step
+
+
+@numba.njit(cache=True, nogil=True)
+def rank_candidates(states, entry_ids, query, kept, slots, squared):
+    """The nearest of the candidates of each action by true distance."""
+    for action in range(len(kept)):
+        _rank(states[action], entry_ids[action], query, kept[action], slots[action], squared[action])
+
+
+@numba.njit(cache=True, nogil=True)
+def merge_candidates(kept):
+    """Enter the candidates of all threads, (threads, n_actions, n), into the first one's lists."""
+    for thread in range(1, len(kept)):
+        for action in range(kept.shape[1]):
+            for number in kept[thread, action]:
+                _enter(kept[0, action], number)
+
+
+@numba.njit(cache=True, nogil=True)
+def _nearest_cells(cells, order, query, norm, reads):
+    """A lane's share of the nearest cells, nearly in order, from as many of its regions as are worth looking at."""
+    _, _, centres, norms, first, _ = cells
+    in_lane = 0
+    largest = 0
+    for region in order:
+        in_lane += first[region + 1] - first[region]
+        largest = max(largest, first[region + 1] - first[region])
+    share = (in_lane * min(reads, first[-1]) + first[-1] - 1) // first[-1]
+    cell, to_cell = np.empty(in_lane, np.int64), np.empty(in_lane, np.int32)
+    distances = np.empty(largest + 2 * BLOCK, np.int32)
+    n = 0
+    for region in order:
+        if n >= LOOK_AT * share:
+            break
+        begin, end = first[region], first[region + 1]
+        at = measure_rows(centres, norms, begin, end, query, norm, distances)
+        for c in range(begin, end):
+            cell[n] = c
+            to_cell[n] = distances[at + c - begin]
+            n += 1
+    chosen = np.empty(min(share, n), np.int64)
+    if n:
+        _order_nearly(to_cell[:n], chosen)
+    for i in range(len(chosen)):
+        chosen[i] = cell[chosen[i]]
+    return chosen
+
+
+@numba.njit(cache=True, nogil=True)
+def _order_nearly(distances, order):
+    """Positions of the smallest distances, in order up to a thousandth of their range."""
+    smallest, largest = distances[0], distances[0]
+    for distance in distances:
+        smallest = min(smallest, distance)
+        largest = max(largest, distance)
+    factor = np.float32((STEPS - 1) / max(1.0, np.float64(largest) - np.float64(smallest)))
+    step_of = np.empty(len(distances), np.int32)
+    for i in range(len(distances)):
+        step_of[i] = np.int32(np.float32(distances[i] - smallest) * factor)
+    before = np.zeros(STEPS + 1, np.int32)
+    for step in step_of:
+        before[step + 1] += 1
+    for step in range(STEPS):
+        before[step + 1] += before[step]
+    for i in range(len(distances)):
+        place = before[step_of[i]]
+        before[step_of[i]] += 1
+        if place < len(order):
+            order[place] = i
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_cells(centre_codes, rows, chosen, mine, code, step, kept):
+    """Enter the entries of smallest coded distance in the chosen cells into `kept`, for each action that is `mine`.
+
+    Distance and slot are one number, so that equal distances go by slot wherever in its cell a row has come to lie.
+    """
+    codes, norms, owners, following, _, first_block, starts, _, _ = rows
+    n_actions, n = kept.shape
+    first_mine, last_mine = np.argmax(mine), n_actions - 1 - np.argmax(mine[::-1])
+    largest = 0
+    for cell in chosen:
+        largest = max(largest, starts[cell, n_actions])
+    chain, ahead = np.empty(largest // BLOCK + 1, np.int64), np.empty(largest // BLOCK + 1, np.int64)
+    query, distances = np.empty(len(code), np.int8), np.empty(BLOCK, np.int32)
+    loosest = _loosest(kept, mine)
+    for i in range(len(chosen)):
+        # Cells lie all over the memory: without asking ahead, each one begins with a wait.
+        if i + 8 < len(chosen):
+            prefetch(first_block.ctypes.data + 4 * chosen[i + 8])
+            prefetch(starts.ctypes.data + 4 * chosen[i + 8] * (n_actions + 1))
+        if i + 4 < len(chosen) and first_block[chosen[i + 4]] >= 0:
+            prefetch(following.ctypes.data + 4 * first_block[chosen[i + 4]])
+        if i + 2 < len(chosen):
+            for line in range(0, len(code), 64):
+                prefetch(centre_codes.ctypes.data + chosen[i + 2] * len(code) + line)
+            for j in range(chain_of(chosen[i + 2], first_block, following, ahead)):
+                fetch_half_block(codes, norms, ahead[j])
+        cell = chosen[i]
+        chain_of(cell, first_block, following, chain)
+        norm = half_query(code, centre_codes[cell], step, query)
+        action = first_mine
+        first, last = starts[cell, first_mine], starts[cell, last_mine + 1]
+        for j in range(first // BLOCK, (last + BLOCK - 1) // BLOCK):
+            measure_half_block(codes, norms, chain[j], query, norm, distances)
+            nearest = distances[0]
+            for r in range(BLOCK):
+                nearest = min(nearest, distances[r])
+            if nearest > loosest:
+                continue
+            for place in range(max(j * BLOCK, first), min((j + 1) * BLOCK, last)):
+                while place >= starts[cell, action + 1]:
+                    action += 1
+                distance = distances[place - j * BLOCK]
+                if mine[action] and distance <= kept[action, n - 1] >> 32:
+                    slot = owners[chain[j] * BLOCK + place - j * BLOCK]
+                    _enter(kept[action], (np.int64(distance) << 32) | np.int64(slot))
+                    loosest = _loosest(kept, mine)
+
+
+@numba.njit(cache=True, nogil=True)
+def _loosest(kept, mine):
+    """The distance beyond which nothing is of use to any action."""
+    loosest = np.int64(-1)
+    for action in range(len(mine)):
+        if mine[action]:
+            loosest = max(loosest, kept[action, -1] >> 32)
+    return loosest
+
+
+@numba.njit(cache=True, nogil=True)
+def _enter(kept, number):
+    """Enter a number into an ordered list in place of its largest, unless it is larger still."""
+    at = len(kept) - 1
+    if number >= kept[at]:
+        return
+    while at > 0 and kept[at - 1] > number:
+        kept[at] = kept[at - 1]
+        at -= 1
+    kept[at] = number
+
+
+@numba.njit(cache=True, nogil=True)
+def _rank(states, entry_ids, query, candidates, slots, squared):
+    """The nearest of the candidates by true distance, nearest first, older first among equals."""
+    for candidate in candidates:
+        if candidate == NOTHING:
+            break
+        begin = states.ctypes.data + (candidate & SLOT) * states.shape[1] * 4
+        for line in range(begin, begin + states.shape[1] * 4, 64):
+            prefetch(line)
+    for candidate in candidates:
+        if candidate == NOTHING:
+            break
+        slot = candidate & SLOT
+        distance = squared_distance(states[slot], query)
+        at = len(slots)
+        while at > 0 and (
+            slots[at - 1] < 0
+            or squared[at - 1] > distance
+            or (squared[at - 1] == distance and entry_ids[slots[at - 1]] > entry_ids[slot])
+        ):
+            at -= 1
+        if at < len(slots):
+            for move in range(len(slots) - 1, at, -1):
+                slots[move] = slots[move - 1]
+                squared[move] = squared[move - 1]
+            slots[at] = slot
+            squared[at] = distance
+
+
+@numba.njit(cache=True, nogil=True)
+def _cell_for(cells, query, norm, distances):
+    """The cell that an entry belongs to: the nearest one in the nearest regions."""
+    regions, region_norms, centres, norms, first, _ = cells
+    n_regions = len(first) - 1
+    to_region = np.empty(len(region_norms), np.int32)
+    measure_rows(regions, region_norms, 0, n_regions, query, norm, to_region)
+    nearest = np.iinfo(np.int32).max
+    cell = 0
+    for _ in range(min(ASSIGN_REGIONS, n_regions)):
+        region = np.argmin(to_region[:n_regions])
+        to_region[region] = np.iinfo(np.int32).max
+        begin, end = first[region], first[region + 1]
+        at = measure_rows(centres, norms, begin, end, query, norm, distances)
+        for c in range(begin, end):
+            if distances[at + c - begin] < nearest:
+                nearest, cell = distances[at + c - begin], c
+    return cell
+
+
+@numba.njit(cache=True, nogil=True)
+def assign_entries(states, actions, slots, low, scale, cells, cell_of):
+    """The cell of each of these entries, into `cell_of`."""
+    width = cells[0].shape[1] * PART
+    code, query = np.zeros(width, np.uint8), np.empty(width, np.int8)
+    distances = np.empty(len(cells[3]) + BLOCK, np.int32)
+    for i in range(len(actions)):
+        encode(states[actions[i], slots[i]], low, scale, code)
+        norm = shift_query(code, query)
+        cell_of[i] = _cell_for(cells, query, norm, distances)
+
+
+@numba.njit(cache=True)
+def codes_of(states, actions, slots, low, scale):
+    """Codes, uint8 (n, width), of these entries."""
+    codes = np.zeros((len(actions), (states.shape[2] + PART - 1) // PART * PART), np.uint8)
+    for i in range(len(actions)):
+        encode(states[actions[i], slots[i]], low, scale, codes[i])
+    return codes
+
+
+@numba.njit(cache=True)
+def encode_laid_out(states, actions, slots, low, scale, step, cells, cell_of, rows):
+    """Fill in the codes of entries that have been given rows."""
+    codes, norms, where = rows[0], rows[1], rows[7]
+    code = np.zeros(codes.shape[1] * PART, np.uint8)
+    for i in range(len(actions)):
+        encode(states[actions[i], slots[i]], low, scale, code)
+        put_half_code(codes, norms, where[actions[i], slots[i]] - 1, code, cells[5][cell_of[i]], step)
+
+
+@numba.njit(cache=True)
+def put_entries(states, actions, slots, low, scale, step, cells, rows):
+    """Put entries into their cells, new ones and replaced ones alike."""
+    codes, norms = rows[0], rows[1]
+    width = codes.shape[1] * PART
+    code, query = np.zeros(width, np.uint8), np.empty(width, np.int8)
+    distances = np.empty(len(cells[3]) + BLOCK, np.int32)
+    for i in range(len(actions)):
+        action, slot = actions[i], slots[i]
+        drop_row(rows, action, slot)
+        encode(states[action, slot], low, scale, code)
+        norm = shift_query(code, query)
+        cell = _cell_for(cells, query, norm, distances)
+        put_half_code(codes, norms, add_row(rows, cell, action, slot), code, cells[5][cell], step)

@@ -1,0 +1,260 @@
+"""Approximate k-nearest-neighbour search that stands constant change: cells of states that lie together.
+
+The states of all actions share one set of cells, a few dozen states in each. A search measures the distance to the
+cells (one pass for all actions), reads the nearest of them, and ranks the best of what it read by true distance. A
+write moves a dozen rows inside one cell. Nothing degrades as entries come and go; the cells are made anew whenever
+half of the entries have changed, and how many of them a search reads is then set so that it finds `RECALL` of the
+true neighbours of states that were recently looked up. docs/memory.md tells how this was chosen over a graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.memory.neighbours.cell_rows import CellRows
+from mfec.memory.neighbours.cell_search import (
+    LANES,
+    NOTHING,
+    assign_entries,
+    codes_of,
+    encode_laid_out,
+    find_candidates,
+    merge_candidates,
+    put_entries,
+    rank_candidates,
+    search_rows,
+)
+from mfec.memory.neighbours.clustering import Cells, cluster
+from mfec.memory.neighbours.codes import FINEST_STEP, PART, SAMPLE, all_entries, fit_code_book, parts_of
+from mfec.memory.neighbours.recent import RecentQueries
+from mfec.memory.neighbours.threads import n_threads, on_all_cores
+
+RECALL = 0.985  # share of the true neighbours that a search is set to find
+CELL_SIZE = 64  # entries of all actions in a cell, when the cells are made
+CELL_SAMPLE = 64  # entries for each cell, at most, to find the cells from
+SMALLEST_CHANGE = 1024  # entries put before cells are made anew, at least
+SPARE = 24  # candidates beyond k that are ranked by true distance
+WORTH_SHARING = 16_384  # entries to read; below this, waking another thread costs as much as it saves
+
+
+class CellIndex:
+    """The approximate neighbour index over all action buffers.
+
+    It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps short codes of them, cell by
+    cell. `queries` are recent look-ups, where somebody has kept them already, and k their number of neighbours.
+    """
+
+    name = active = "cells"
+    approximate = True
+
+    def __init__(
+        self,
+        states: NDArray[np.float32],
+        entry_ids: NDArray[np.int64],
+        queries: RecentQueries | None = None,
+        k: int = 1,
+    ) -> None:
+        self.n_actions, capacity, dim = states.shape
+        self._states = states
+        self._entry_ids = entry_ids
+        self._sizes = np.zeros(self.n_actions, np.int64)
+        self._rows = CellRows(self.n_actions, capacity, dim)
+        self._low, self._scale = np.zeros(dim), 1.0
+        self._step = FINEST_STEP
+        self._cells: Cells | None = None
+        self._changes = 0  # entries put since the cells were made
+        self._made_for = 0  # entries there were then
+        self._reads = 1  # cells that a search reads
+        self._k = k
+        self._queries = queries or RecentQueries(dim)
+
+    @staticmethod
+    def bytes_per_entry(dim: int) -> int:
+        """What the index adds to one entry."""
+        return CellRows.bytes_per_entry(dim) + 2 * (parts_of(dim) * PART + 4) // CELL_SIZE + 1
+
+    def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Take in the states that now stand in these slots, new ones and replaced ones alike."""
+        if len(actions) == 0:
+            return
+        np.maximum.at(self._sizes, actions, slots + 1)
+        self._changes += len(actions)
+        if self._cells is None or self._changes >= max(SMALLEST_CHANGE, self._made_for // 2):
+            self._make_cells()
+        else:
+            put_entries(
+                self._states, actions, slots, self._low, self._scale, self._step, self._cells.arrays, self._rows.arrays
+            )
+
+    def search(
+        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Nearly the k nearest entries of each wanted (state, action) pair, nearest first, older first among equals.
+
+        states: float32 (n, dim), wanted: bool (n, n_actions). Returns slots, int64 (n, n_actions, k), -1 where
+        there are fewer than k, and their squared distances, float64 (n, n_actions, k).
+        """
+        self._k = k
+        return self._search(states, wanted, self._reads, k + SPARE)
+
+    def asked(self, states: NDArray[np.float32]) -> None:
+        """States were looked up: the next cells are tried on some of them."""
+        self._queries.add(states)
+
+    def _search(
+        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], reads: int, n_candidates: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        slots = np.full((*wanted.shape, self._k), -1, np.int64)
+        squared = np.full((*wanted.shape, self._k), np.inf)
+        cells = self._cells
+        if cells is None or not wanted.any():
+            return slots, squared
+        coding = self._low, self._scale, self._step, cells.arrays, self._rows.arrays
+        to_read = np.count_nonzero(wanted) * min(1.0, reads / len(cells)) * int(self._sizes.sum()) / self.n_actions
+        threads = min(n_threads(), max(LANES, len(wanted))) if to_read > WORTH_SHARING else 1
+
+        def search_some_rows(share: int) -> None:
+            search_rows(
+                self._states, self._entry_ids, *coding, states, wanted, share, threads, reads, n_candidates,
+                slots, squared,
+            )  # fmt: skip
+
+        def search_some_lanes(share: int) -> None:
+            find_candidates(*coding, states[0], wanted[0], reads, share, threads, kept[share])
+
+        if len(wanted) > 1 or threads == 1:
+            on_all_cores(search_some_rows, threads)
+        else:
+            kept = np.full((threads, self.n_actions, n_candidates), NOTHING, np.int64)
+            on_all_cores(search_some_lanes, threads)
+            merge_candidates(kept)
+            rank_candidates(self._states, self._entry_ids, states[0], kept[0], slots[0], squared[0])
+        return slots, squared
+
+    # -- Making cells -------------------------------------------------------------------------------------------------
+
+    def _make_cells(self) -> None:
+        actions, slots = all_entries(self._sizes)
+        some = slice(None, None, max(1, len(slots) // SAMPLE))
+        self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]])
+        n_cells = max(1, len(slots) // CELL_SIZE)
+        some = slice(None, None, max(1, len(slots) // (CELL_SAMPLE * n_cells)))
+        codes = codes_of(self._states, actions[some], slots[some], self._low, self._scale)
+        self._cells = cluster(codes, n_cells)
+        cell_of = self._assign(actions, slots)
+        # 15 steps of a half code cover 98% of what sets entries apart from the centres of their cells.
+        few = slice(None, None, max(1, len(codes) // SAMPLE))
+        away = codes[few].astype(np.int64) - self._cells.centres[cell_of[some][few]]
+        self._step = max(FINEST_STEP, -int(-2 * np.quantile(np.abs(away[:, : self._states.shape[2]]), 0.98) // 15))
+        self._fill(actions, slots, cell_of)
+        self._changes, self._made_for = 0, len(slots)
+        self._set_reads()
+
+    def _assign(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The cell of each of these entries, on all cores."""
+        assert self._cells is not None
+        arrays = self._cells.arrays
+        cell_of = np.empty(len(actions), np.int32)
+        threads = n_threads()
+        bounds = np.linspace(0, len(actions), threads + 1).astype(np.int64)
+
+        def assign(share: int) -> None:
+            part = slice(bounds[share], bounds[share + 1])
+            assign_entries(self._states, actions[part], slots[part], self._low, self._scale, arrays, cell_of[part])
+
+        on_all_cores(assign, threads)
+        return cell_of
+
+    def _fill(self, actions: NDArray[np.int64], slots: NDArray[np.int64], cell_of: NDArray[np.int32]) -> None:
+        assert self._cells is not None
+        self._rows.lay_out(len(self._cells), actions, slots, cell_of)
+        encode_laid_out(
+            self._states, actions, slots, self._low, self._scale, self._step,
+            self._cells.arrays, cell_of, self._rows.arrays,
+        )  # fmt: skip
+
+    def _set_reads(self) -> None:
+        """Read as few cells as find `RECALL` of the neighbours of recent queries, by halving the interval."""
+        assert self._cells is not None
+        queries = self._queries.states
+        if len(queries) == 0:  # nothing was looked up yet: what is stored will have to do
+            actions, slots = all_entries(self._sizes)
+            some = slice(None, None, max(1, len(slots) // len(self._queries.kept)))
+            queries = self._states[actions[some], slots[some]]
+        wanted = np.ones((len(queries), self.n_actions), np.bool_)
+        _, truth = self._search(queries, wanted, len(self._cells), 4 * (self._k + SPARE))
+        there = np.isfinite(truth)
+        farthest = np.where(there, truth, -np.inf).max(axis=2, keepdims=True)
+        few, many = 0, len(self._cells)
+        while many - few > max(1, few // 16):
+            reads = (few + many) // 2
+            _, found = self._search(queries, wanted, reads, self._k + SPARE)
+            recall = np.count_nonzero(found <= farthest) / max(1, np.count_nonzero(there))
+            few, many = (few, reads) if recall >= RECALL else (reads, many)
+        self._reads = many
+
+    # -- Storage ------------------------------------------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that is not an array, as JSON takes it."""
+        return {
+            "scale": self._scale,
+            "step": self._step,
+            "changes": self._changes,
+            "made_for": self._made_for,
+            "reads": self._reads,
+            "k": self._k,
+            "seen": self._queries.seen,
+        }
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The cells, the cell of each entry in slot order, and the recent queries."""
+        kept: dict[str, NDArray[Any]] = {"queries": self._queries.kept}
+        if self._cells is not None:
+            kept |= {
+                "low": self._low,
+                "regions": self._cells.regions,
+                "centres": self._cells.centres,
+                "first": self._cells.first,
+                "cell_of": self._rows.cells_of(*all_entries(self._sizes)),
+            }
+        return kept
+
+    def restore(
+        self,
+        actions: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        settings: dict[str, Any],
+        tensors: dict[str, NDArray[Any]],
+    ) -> None:
+        """Take in the entries in these slots, in the cells of which `settings()` and `tensors()` were kept."""
+        self._scale, self._step = float(settings["scale"]), int(settings["step"])
+        self._changes, self._made_for = int(settings["changes"]), int(settings["made_for"])
+        self._reads, self._k = int(settings["reads"]), int(settings["k"])
+        self._queries.kept, self._queries.seen = tensors["queries"].copy(), int(settings["seen"])
+        if "cell_of" not in tensors:
+            return self.put(actions, slots)
+        regions, centres, first, cell_of = (tensors[name] for name in ("regions", "centres", "first", "cell_of"))
+        width = parts_of(self._states.shape[2]) * PART
+        fits = (
+            self._step >= 1
+            and self._reads >= 1
+            and tensors["low"].shape == self._low.shape
+            and self._queries.kept.shape == RecentQueries(len(self._low)).kept.shape
+            and all(codes.dtype == np.uint8 and codes.shape == (len(codes), width) for codes in (regions, centres))
+            and first.shape == (len(regions) + 1,)
+            and (first[0], first[-1]) == (0, len(centres))
+            and bool((np.diff(first) > 0).all())
+            and cell_of.shape == actions.shape
+            and (len(cell_of) == 0 or (0 <= cell_of.min() and cell_of.max() < len(centres)))
+        )
+        if not fits:
+            raise ValueError("its cells do not fit its entries")
+        np.maximum.at(self._sizes, actions, slots + 1)
+        self._low = tensors["low"].astype(np.float64)
+        self._cells = Cells.of(regions.copy(), centres.copy(), first.astype(np.int64))
+        self._fill(actions, slots, cell_of.astype(np.int32))
+        return None

@@ -1,0 +1,184 @@
+"""Byte codes of states: a quarter of the bytes, and distances in whole numbers, which no order of summing changes.
+
+Codes lie in blocks of 16 rows, four numbers of each row side by side: (blocks, parts, 16 groups, 16 rows, 4 numbers),
+64 numbers in a part. One instruction then multiplies and adds four numbers of 16 rows, and no sum crosses rows.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.memory.neighbours.instructions import prefetch, subtract_dots_of_halves, subtract_twice_dots
+
+BLOCK = 16  # rows
+GROUPS, GROUP = 16, 4
+PART = GROUPS * GROUP  # numbers; a code is padded to whole parts
+PART_BYTES = BLOCK * PART
+LEVELS = 255
+MIDDLE = 128  # a query's codes are shifted by this: the instruction multiplies unsigned by signed bytes
+SAMPLE = 4096  # states that a code book is made from
+
+assert sys.byteorder == "little", "codes are packed for little-endian processors"
+
+
+def parts_of(dim: int) -> int:
+    """Parts in the code of a state of `dim` numbers."""
+    return -(-dim // PART)
+
+
+def empty_blocks(shape: tuple[int, ...], dim: int) -> NDArray[np.uint8]:
+    """Blocks of codes that are all zero."""
+    return np.zeros((*shape, parts_of(dim), GROUPS, BLOCK, GROUP), np.uint8)
+
+
+def all_entries(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Actions and slots of all entries of buffers of these sizes, buffer by buffer."""
+    actions = np.repeat(np.arange(len(sizes)), sizes)
+    return actions, np.concatenate([np.arange(size) for size in sizes])
+
+
+def fit_code_book(sample: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+    """Lowest coded number in each dimension and the step between codes, fitted to the bulk of a sample (n, dim).
+
+    States outside the range are coded as its nearest point. That never lengthens a distance; a range that covered
+    every outlier would be too coarse to tell neighbours apart.
+    """
+    low, high = np.quantile(sample.astype(np.float64), (0.01, 0.99), axis=0)
+    return low, float((high - low).max()) / LEVELS or 1.0
+
+
+@numba.njit(cache=True, nogil=True)
+def encode(state, low, scale, code):
+    """Code a state into `code`, uint8 (parts * 64,)."""
+    for j in range(len(state)):
+        code[j] = int(min(max((state[j] - low[j]) / scale + 0.5, 0.0), float(LEVELS)))
+
+
+@numba.njit(cache=True, nogil=True)
+def put_code(blocks, norms, row, code):
+    """Write a code into a row of blocks, and what its distances start from into `norms`."""
+    norm = np.int32(0)
+    for j in range(len(code)):
+        number = np.int32(code[j])
+        blocks[row // BLOCK, j // PART, j % PART // GROUP, row % BLOCK, j % GROUP] = code[j]
+        norm += number * number - 2 * MIDDLE * number
+    norms[row] = norm
+
+
+@numba.njit(cache=True, nogil=True)
+def shift_query(code, query):
+    """The query of a code, int8 (parts * 64,), for `measure_block`; what its distances start from."""
+    norm = np.int32(0)
+    for j in range(len(code)):
+        query[j] = np.int8(np.int16(code[j]) - np.int16(MIDDLE))
+        norm += np.int32(code[j]) * np.int32(code[j])
+    return norm
+
+
+@numba.njit(inline="always")
+def measure_block(blocks, norms, block, query, query_norm, distances, at):
+    """Squared distances, in steps of the scale, from a query to the 16 rows of a block: `distances[at : at + 16]`."""
+    address = blocks.ctypes.data + block * blocks.shape[1] * PART_BYTES
+    out = distances.ctypes.data + 4 * at
+    subtract_twice_dots(norms.ctypes.data + 4 * BLOCK * block, query_norm, address, query.ctypes.data, out)
+    for part in range(1, blocks.shape[1]):
+        subtract_twice_dots(out, np.int32(0), address + part * PART_BYTES, query.ctypes.data + part * PART, out)
+
+
+@numba.njit(cache=True, nogil=True)
+def squared_distance(state, query):
+    """Squared distance of two states, summed in 64 bits."""
+    total = 0.0
+    for j in range(len(query)):
+        step = np.float64(state[j]) - np.float64(query[j])  # numba's float() of a float32 is a float32
+        total += step * step
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def measure_rows(blocks, norms, begin, end, query, query_norm, distances):
+    """Squared distances to rows begin..end, whole blocks of them; the place of row `begin` in `distances`."""
+    first = begin // BLOCK
+    for block in range(first, (end + BLOCK - 1) // BLOCK):
+        measure_block(blocks, norms, block, query, query_norm, distances, (block - first) * BLOCK)
+    return begin % BLOCK
+
+
+# -- Half codes: what sets a state apart from the centre of its cell, 4 bits a number ---------------------------------
+
+HALF_LINES = GROUPS // 2
+HALF_BYTES = PART_BYTES // 2
+ZERO = 8  # the half code of no difference
+FINEST_STEP = 2  # codes to a step of half codes, at least
+
+
+def empty_half_blocks(n: int, dim: int) -> NDArray[np.uint8]:
+    """Blocks of half codes that are all zero."""
+    return np.zeros((n, parts_of(dim), HALF_LINES, BLOCK, GROUP), np.uint8)
+
+
+@numba.njit(cache=True, nogil=True)
+def put_half_code(blocks, norms, row, code, centre, step):
+    """Write the half code of a code in the cell with this centre into a row of half blocks, and its squared norm."""
+    norm = np.int32(0)
+    half = np.empty(PART, np.int32)
+    for part in range(blocks.shape[1]):
+        for j in range(PART):
+            away = np.int32(code[part * PART + j]) - np.int32(centre[part * PART + j])
+            half[j] = min(max((away + ZERO * step + step // 2) // step, 0), 15)
+            norm += half[j] * half[j]
+        for j in range(PART // 2):
+            both = half[j] | (half[j + PART // 2] << 4)
+            blocks[row // BLOCK, part, j // GROUP, row % BLOCK, j % GROUP] = both
+    norms[row] = norm
+
+
+@numba.njit(cache=True, nogil=True)
+def copy_half_code(blocks, norms, source, target):
+    """Copy a row of half blocks over another one."""
+    for part in range(blocks.shape[1]):
+        for line in range(HALF_LINES):
+            for j in range(GROUP):
+                number = blocks[source // BLOCK, part, line, source % BLOCK, j]
+                blocks[target // BLOCK, part, line, target % BLOCK, j] = number
+    norms[target] = norms[source]
+
+
+@numba.njit(cache=True, nogil=True)
+def half_query(code, centre, step, query):
+    """The query of a code, int8 (parts * 64,), for the rows of the cell with this centre; what distances start from.
+
+    In halves of a step. Half a step is 2**16 units first, since a division does not vectorise.
+    """
+    unit = np.int32(2 * 65536 // step)
+    norm = np.int32(0)
+    for j in range(len(code)):
+        away = (np.int32(code[j]) - np.int32(centre[j])) * unit + np.int32(32768)
+        number = min(max((away >> np.int32(16)) + np.int32(2 * ZERO), np.int32(-128)), np.int32(127))
+        query[j] = number
+        norm += number * number
+    return np.int32(norm >> np.int32(2))
+
+
+@numba.njit(inline="always")
+def measure_half_block(blocks, norms, block, query, query_norm, distances):
+    """Squared distances, in steps of a half code, from a query to the 16 rows of a block."""
+    address = blocks.ctypes.data + block * blocks.shape[1] * HALF_BYTES
+    out = distances.ctypes.data
+    subtract_dots_of_halves(norms.ctypes.data + 4 * BLOCK * block, query_norm, address, query.ctypes.data, out)
+    for part in range(1, blocks.shape[1]):
+        place = address + part * HALF_BYTES
+        subtract_dots_of_halves(out, np.int32(0), place, query.ctypes.data + part * PART, out)
+
+
+@numba.njit(inline="always")
+def fetch_half_block(blocks, norms, block):
+    """Start loading a block of half codes into the cache."""
+    size = blocks.shape[1] * HALF_BYTES
+    prefetch(norms.ctypes.data + 4 * BLOCK * block)
+    for line in range(blocks.ctypes.data + block * size, blocks.ctypes.data + (block + 1) * size, 64):
+        prefetch(line)

@@ -1,0 +1,127 @@
+"""Two things that compiled Python cannot say: dot products of bytes, and a request for memory ahead of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import config
+from numba.core import types
+from numba.extending import intrinsic
+
+ROWS, GROUPS = 16, 16
+SUMS = 4  # side by side, so that no step waits for the one before
+WHOLE, SHORT, BYTE = ir.IntType(32), ir.IntType(16), ir.IntType(8)
+LANES = ir.VectorType(WHOLE, ROWS)
+PAIRS = ir.VectorType(SHORT, 2 * ROWS)
+DOT_OF_BYTES = "llvm.x86.avx512.vpdpbusd.512"
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def subtract_twice_dots(typing_context: Any, start: Any, added: Any, rows: Any, query: Any, out: Any) -> Any:
+    """out[r] = start[r] + added - 2 * dot(rows[:, r], query) for 16 rows of 64 bytes.
+
+    All but `added` are addresses. rows: uint8 (16 groups, 16 rows, 4); query: int8 (64,); start, out: int32 (16,).
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        lines = _lines(builder, arguments[2], GROUPS)
+        _subtract_dots(builder, arguments, lines, 2)
+        return context.get_dummy_value()
+
+    address = types.uintp
+    return types.void(address, types.int32, address, address, address), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def subtract_dots_of_halves(typing_context: Any, start: Any, added: Any, rows: Any, query: Any, out: Any) -> Any:
+    """out[r] = start[r] + added - dot(rows[:, r], query) for 16 rows of 64 numbers of 4 bits.
+
+    As above, but rows: uint8 (8, 16 rows, 4), numbers 0 to 31 in the low halves of the bytes, 32 to 63 in the high.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        four, low = ir.Constant(LANES, [4] * ROWS), ir.Constant(LANES, [0x0F0F0F0F] * ROWS)
+        bytes_ = _lines(builder, arguments[2], GROUPS // 2)
+        lines = [builder.and_(line, low) for line in bytes_]
+        lines += [builder.and_(builder.lshr(line, four), low) for line in bytes_]
+        _subtract_dots(builder, arguments, lines, 1)
+        return context.get_dummy_value()
+
+    address = types.uintp
+    return types.void(address, types.int32, address, address, address), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(typing_context: Any, address: Any) -> Any:
+    """Start loading the cache line at an address; nothing happens where the processor cannot."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = BYTE.as_pointer()
+        function = _function(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer, WHOLE, WHOLE, WHOLE])
+        read, keep, data = (ir.Constant(WHOLE, option) for option in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), generate
+
+
+def _lines(builder: Any, address: Any, n: int) -> list[Any]:
+    lines = builder.inttoptr(address, LANES.as_pointer())
+    places = (ir.Constant(ir.IntType(64), place) for place in range(n))
+    return [builder.load(builder.gep(lines, [place]), align=4) for place in places]
+
+
+def _subtract_dots(builder: Any, arguments: Any, lines: list[Any], times: int) -> None:
+    start, added, _, query, out = arguments
+    numbers = builder.inttoptr(query, WHOLE.as_pointer())
+    add_dots = _add_dots_of_bytes if _has_dots_of_bytes() else _add_dots
+    dots = [ir.Constant(LANES, [0] * ROWS)] * SUMS
+    for group, line in enumerate(lines):
+        place = builder.gep(numbers, [ir.Constant(ir.IntType(64), group)])
+        dots[group % SUMS] = add_dots(builder, dots[group % SUMS], line, _spread(builder, builder.load(place, align=1)))
+    result = builder.add(builder.load(builder.inttoptr(start, LANES.as_pointer()), align=4), _spread(builder, added))
+    dot = builder.add(builder.add(dots[0], dots[1]), builder.add(dots[2], dots[3]))
+    for _ in range(times):
+        result = builder.sub(result, dot)
+    builder.store(result, builder.inttoptr(out, LANES.as_pointer()), align=4)
+
+
+def _has_dots_of_bytes() -> bool:
+    """Whether numba compiles for a processor with AVX-512 VNNI."""
+    if config.CPU_FEATURES is not None:
+        return "+avx512vnni" in config.CPU_FEATURES
+    return bool(binding.get_host_cpu_features().get("avx512vnni"))
+
+
+def _add_dots_of_bytes(builder: Any, dots: Any, line: Any, four: Any) -> Any:
+    return builder.call(_function(builder, DOT_OF_BYTES, LANES, [LANES, LANES, LANES]), [dots, line, four])
+
+
+def _add_dots(builder: Any, dots: Any, line: Any, four: Any) -> Any:
+    """The same on any processor: numbers 0 and 2 of each row, then 1 and 3, as pairs of 16 bits."""
+    low, eight = ir.Constant(PAIRS, [255] * 2 * ROWS), ir.Constant(PAIRS, [8] * 2 * ROWS)
+    rows, query = builder.bitcast(line, PAIRS), builder.bitcast(four, PAIRS)
+    even = builder.ashr(builder.shl(query, eight), eight)
+    dots = _add_pairs(builder, dots, builder.and_(rows, low), even)
+    return _add_pairs(builder, dots, builder.lshr(rows, eight), builder.ashr(query, eight))
+
+
+def _add_pairs(builder: Any, dots: Any, rows: Any, query: Any) -> Any:
+    wide = ir.VectorType(WHOLE, 2 * ROWS)
+    products = builder.mul(builder.sext(rows, wide), builder.sext(query, wide))
+    for first in (0, 1):
+        places = ir.Constant(LANES, list(range(first, 2 * ROWS, 2)))
+        dots = builder.add(dots, builder.shuffle_vector(products, ir.Constant(wide, ir.Undefined), places))
+    return dots
+
+
+def _spread(builder: Any, number: Any) -> Any:
+    """A vector of one number."""
+    nothing = ir.Constant(LANES, ir.Undefined)
+    first = builder.insert_element(nothing, number, ir.Constant(WHOLE, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(LANES, [0] * ROWS))
+
+
+def _function(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    return builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(result, arguments), name)

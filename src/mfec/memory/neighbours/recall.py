@@ -1,0 +1,106 @@
+"""How many of the true neighbours an approximate search finds, measured as it works."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.memory.neighbours.codes import squared_distance
+
+SHARE_OF_TIME = 0.01
+LAST = 100  # checks that the mean is taken over
+
+
+class RecallMeter:
+    """Checks a random look-up against a full scan of its buffer now and then, in the background.
+
+    The scan reads the buffer that the memory writes to: call `finish` before a write. No more than 1% of the time since
+    the first look-up is spent.
+    """
+
+    def __init__(self, states: NDArray[np.float32]) -> None:
+        """states: float32 (n_actions, capacity, dim), read in place."""
+        self._states = states
+        self._rng = random.Random()  # of its own: what is checked must not touch a run
+        self._pool: ThreadPoolExecutor | None = None
+        self._running: Future[tuple[float, float]] | None = None
+        self._checks: deque[float] = deque(maxlen=LAST)
+        self._began = 0.0
+        self._spent = 0.0
+
+    @property
+    def recall(self) -> float | None:
+        """Mean share of true neighbours found in the last 100 checks, or None before the first."""
+        return sum(self._checks) / len(self._checks) if self._checks else None
+
+    def watch(
+        self,
+        states: NDArray[np.float32],
+        wanted: NDArray[np.bool_],
+        squared: NDArray[np.float64],
+        sizes: NDArray[np.int64],
+    ) -> None:
+        """A search has found these squared distances (n, n_actions, k): check one of them, if there is time to."""
+        now = time.perf_counter()
+        self._began = self._began or now
+        if self._running is not None and self._running.done():
+            self.finish()
+        if self._running is not None or self._spent > SHARE_OF_TIME * (now - self._began):
+            return
+        searched = np.argwhere(wanted & (sizes > 0))
+        if len(searched) == 0:
+            return
+        row, action = self._rng.choice(searched.tolist())
+        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="mfec-recall")
+        entries = self._states[action, : sizes[action]]
+        self._running = self._pool.submit(_check, entries, states[row].copy(), squared[row, action].copy())
+
+    def finish(self) -> None:
+        """Wait for the check that is under way, if there is one."""
+        if self._running is None:
+            return
+        share, seconds = self._running.result()
+        self._running = None
+        self._checks.append(share)
+        self._spent += seconds
+
+
+def _check(entries: NDArray[np.float32], query: NDArray[np.float32], found: NDArray[np.float64]) -> tuple[float, float]:
+    began = time.perf_counter()
+    truth = nearest_distances(entries, query, min(len(found), len(entries)))
+    share = float(np.count_nonzero(found <= truth[-1]) / len(truth))
+    return share, time.perf_counter() - began
+
+
+@numba.njit(cache=True, nogil=True)
+def nearest_distances(entries, query, k):
+    """The k smallest squared distances to all entries, in order."""
+    nearest = np.full(k, np.inf)
+    for i in range(len(entries)):
+        rough = _rough_distance(entries[i], query)
+        if rough * np.float32(0.999) > nearest[k - 1]:  # 64 numbers in 32 bits are right to 1 in 100,000
+            continue
+        distance = squared_distance(entries[i], query)
+        at = k - 1
+        if distance >= nearest[at]:
+            continue
+        while at > 0 and nearest[at - 1] > distance:
+            nearest[at] = nearest[at - 1]
+            at -= 1
+        nearest[at] = distance
+    return nearest
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _rough_distance(state, query):
+    total = np.float32(0.0)
+    for j in range(len(query)):
+        step = state[j] - query[j]
+        total += step * step
+    return total

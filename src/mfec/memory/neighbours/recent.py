@@ -1,0 +1,28 @@
+"""A few of the states that were looked up lately: what an index is tried on."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEPT = 64
+EVERY = 16  # look-ups between two that are kept: consecutive frames tell the same story
+
+
+class RecentQueries:
+    """The last `KEPT` of every sixteenth state that was looked up."""
+
+    def __init__(self, dim: int) -> None:
+        self.kept = np.zeros((KEPT, dim), np.float32)
+        self.seen = 0
+
+    def add(self, states: NDArray[np.float32]) -> None:
+        """States that are looked up, float32 (n, dim)."""
+        for row in range(-self.seen % EVERY, len(states), EVERY):
+            self.kept[(self.seen + row) // EVERY % KEPT] = states[row]
+        self.seen += len(states)
+
+    @property
+    def states(self) -> NDArray[np.float32]:
+        """float32 (n, dim), n at most `KEPT`."""
+        return self.kept[: min(KEPT, -(-self.seen // EVERY))]
