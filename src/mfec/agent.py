@@ -71,6 +71,7 @@ class MFEC:
         embedding: EmbeddingName | Embedding = AgentConfig.embedding,
         dim: int = AgentConfig.dim,
         index: IndexName = AgentConfig.index,
+        recall: float = AgentConfig.recall,
         eviction: Eviction = AgentConfig.eviction,
         update: Update = AgentConfig.update,
         few_neighbours: FewNeighbours = AgentConfig.few_neighbours,
@@ -81,7 +82,7 @@ class MFEC:
         named = embedding if isinstance(embedding, str) else "auto"
         self.config = AgentConfig(
             k=k, gamma=gamma, epsilon=epsilon, capacity=capacity, embedding=named, dim=dim, index=index,
-            eviction=eviction, update=update, few_neighbours=few_neighbours, ties=ties, episode=episode,
+            recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours, ties=ties, episode=episode,
         )  # fmt: skip
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
         env_seed, exploration, ties_seed, projection, playing = np.random.SeedSequence(self.seed).spawn(5)
@@ -108,7 +109,7 @@ class MFEC:
         )
         self.memory = EpisodicMemory(
             self.n_actions, self.embedding.dim, capacity=capacity, k=k, index=index,
-            eviction=eviction, update=update, few_neighbours=few_neighbours,
+            recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours,
         )  # fmt: skip
 
     # -- Algorithm 1 --------------------------------------------------------------------------------------------------

@@ -106,8 +106,8 @@ class RunDirectory:
         if len(rows) < games:
             raise RunDirectoryError(f"{self.episodes_file} has {len(rows)} games, the checkpoint {games}")
         _replace_lines(self.episodes_file, [header, *rows[:games]])
-        names, *rows = (line.split(",") for line in _read_lines(self.progress_file))
-        known = [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
+        names, *cells = (line.split(",") for line in _read_lines(self.progress_file))
+        known = [dict(zip(names, row, strict=True)) for row in cells if len(row) == len(names)]
         kept = [row for row in known if int(row["frames"]) <= frames]
         # A run that an earlier version began has fewer columns.
         lines = (",".join(row.get(name, "") for name in PROGRESS) for row in kept)

@@ -170,7 +170,7 @@ class Recorder(Callback):
             "memory_bytes": agent.memory.nbytes,
             "lookup_ms": round(1000.0 * tally.lookup_seconds / tally.steps, 4),
             "write_ms": round(1000.0 * tally.write_seconds / tally.steps, 4),
-            "recall": "" if (recall := agent.memory.recall) is None else round(recall, 4),
+            "recall": "" if (recall := agent.memory.measured_recall) is None else round(recall, 4),
         }
         self._append(self._progress, ",".join(str(value) for value in row.values()) + "\n")
         self._tensorboard.write(agent.frames, row)

@@ -56,6 +56,7 @@ class EpisodicMemory:
         k: neighbours in an estimate; the paper has 11 on Atari and 50 on Labyrinth.
         index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), or `auto`: exact while
             that is the faster one on this machine, then cells. `graph` is another word for cells.
+        recall: share of the true neighbours that an approximate search is set to find.
         eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
             least recently `used` (section 4): written, matched, or a neighbour in an estimate.
         update: `max` keeps the highest return (Eq. 1), `replace` the latest (the paper's footnote).
@@ -76,6 +77,7 @@ class EpisodicMemory:
         capacity: int = AgentConfig.capacity,
         k: int = AgentConfig.k,
         index: IndexName = AgentConfig.index,
+        recall: float = AgentConfig.recall,
         eviction: Eviction = AgentConfig.eviction,
         update: Update = AgentConfig.update,
         few_neighbours: FewNeighbours = AgentConfig.few_neighbours,
@@ -83,6 +85,8 @@ class EpisodicMemory:
         for name, number in (("n_actions", n_actions), ("dim", dim), ("capacity", capacity), ("k", k)):
             if not isinstance(number, (int, np.integer)) or number < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
+        if not 0.0 < recall <= 1.0:
+            raise ValueError(f"recall must lie above 0 and not above 1, not {recall}")
         if capacity >= 2**30:
             raise ValueError(f"capacity must be below 2**30 entries per action, not {capacity}")
         for name, given, allowed in (
@@ -93,6 +97,7 @@ class EpisodicMemory:
             if given not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {given!r}")
         self.n_actions, self.dim, self.capacity, self.k = int(n_actions), int(dim), int(capacity), int(k)
+        self.recall = float(recall)
         self.eviction: Eviction = eviction
         self.update: Update = update
         self.few_neighbours: FewNeighbours = few_neighbours
@@ -107,8 +112,8 @@ class EpisodicMemory:
         self._keys = np.empty((*shape, 2), np.uint64)
         self._table = IdentityTable(self._keys)
         self._order = EvictionOrder(self._ticks, self._entry_ids)
-        self._index = make_index(index, self._states, self._entry_ids)
-        self._recall = RecallMeter(self._states)
+        self._index = make_index(index, self._states, self._entry_ids, self.recall)
+        self._meter = RecallMeter(self._states)
         self._tick = 0
         self._next_entry_id = 0
 
@@ -129,7 +134,7 @@ class EpisodicMemory:
         values = np.empty(exact.shape, np.float32)
         _average(self._values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
         if self._index.approximate:
-            self._recall.watch(batch, ~exact, squared, self._sizes)
+            self._meter.watch(batch, ~exact, squared, self._sizes)
         if mark_used:
             self._index.asked(batch)
             if self.eviction == "used":
@@ -177,7 +182,7 @@ class EpisodicMemory:
         if not np.isfinite(values).all():
             raise ValueError("returns must be finite float32 numbers")
 
-        self._recall.finish()
+        self._meter.finish()
         slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
         row = 0
         while row < len(batch):  # the loop is compiled; it comes back only for more entries to evict
@@ -214,12 +219,12 @@ class EpisodicMemory:
         return self._index.active
 
     @property
-    def recall(self) -> float | None:
+    def measured_recall(self) -> float | None:
         """Share of true neighbours that the index found in recent checks; None where none were made.
 
         While an approximate index searches, a random look-up is compared with a full scan now and then.
         """
-        return self._recall.recall if self._index.approximate else None
+        return self._meter.recall if self._index.approximate else None
 
     @property
     def nbytes(self) -> int:
@@ -254,6 +259,7 @@ class EpisodicMemory:
             "capacity": self.capacity,
             "k": self.k,
             "index": self.index,
+            "recall": self.recall,
             "eviction": self.eviction,
             "update": self.update,
             "few_neighbours": self.few_neighbours,

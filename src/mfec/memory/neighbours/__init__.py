@@ -59,9 +59,9 @@ class NeighbourIndex(Protocol):
         """Take in the entries in these slots, and go on where the index stood of which these were kept."""
 
 
-def make_index(name: str, states: NDArray[np.float32], entry_ids: NDArray[np.int64]) -> NeighbourIndex:
-    """The index of that name over `states`, float32 (n_actions, capacity, dim)."""
-    return _kind(name)(states, entry_ids)
+def make_index(name: str, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float) -> NeighbourIndex:
+    """The index of that name over `states`, float32 (n_actions, capacity, dim); `recall` as in `AgentConfig`."""
+    return _kind(name)(states, entry_ids, recall)
 
 
 def index_bytes_per_entry(name: str, dim: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.config import AgentConfig
 from mfec.memory.neighbours.cells import CellIndex
 from mfec.memory.neighbours.codes import all_entries
 from mfec.memory.neighbours.exact import ExactIndex
@@ -30,7 +31,10 @@ class AutoIndex:
 
     name = "auto"
 
-    def __init__(self, states: NDArray[np.float32], entry_ids: NDArray[np.int64]) -> None:
+    def __init__(
+        self, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float = AgentConfig.recall
+    ) -> None:
+        self._recall = recall
         self._states, self._entry_ids = states, entry_ids
         self._sizes = np.zeros(len(states), np.int64)
         self._queries = RecentQueries(states.shape[2])
@@ -77,7 +81,7 @@ class AutoIndex:
         queries = self._queries.states
         if len(queries) == 0:
             return
-        cells = CellIndex(self._states, self._entry_ids, self._queries, self._k)
+        cells = CellIndex(self._states, self._entry_ids, self._recall, queries=self._queries, k=self._k)
         cells.put(*all_entries(self._sizes))
         exact_ms, cells_ms = milliseconds(self._index, queries, self._k), milliseconds(cells, queries, self._k)
         if cells_ms < exact_ms:
@@ -109,7 +113,7 @@ class AutoIndex:
         """Go on with the index of which `settings()` and `tensors()` were kept."""
         self._queries.kept, self._queries.seen = tensors["queries"].copy(), int(settings["seen"])
         if settings["active"] == CellIndex.name:
-            self._index = CellIndex(self._states, self._entry_ids, self._queries)
+            self._index = CellIndex(self._states, self._entry_ids, self._recall, queries=self._queries)
         self._index.restore(actions, slots, settings["index"], tensors)
         np.maximum.at(self._sizes, actions, slots + 1)
         self._next_trial, self._k = int(settings["next_trial"]), int(settings["k"])

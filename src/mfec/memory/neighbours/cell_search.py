@@ -51,7 +51,8 @@ def find_candidates(low, scale, step, cells, rows, state, mine, reads, lane, lan
 
 @numba.njit(cache=True, nogil=True)
 def search_rows(
-    states, entry_ids, low, scale, step, cells, rows, queries, wanted, row, row_step, reads, n_candidates, slots, squared
+    states, entry_ids, low, scale, step, cells, rows,
+    queries, wanted, row, row_step, reads, n_candidates, slots, squared,
 ):  # fmt: skip
     """Nearly the nearest entries of each wanted (state, action) pair, for every `row_step`-th state from `row` on."""
     kept = np.empty((wanted.shape[1], n_candidates), np.int64)
@@ -123,8 +124,8 @@ def _order_nearly(distances, order):
     before = np.zeros(STEPS + 1, np.int32)
     for step in step_of:
         before[step + 1] += 1
-    for step in range(STEPS):
-        before[step + 1] += before[step]
+    for i in range(STEPS):
+        before[i + 1] += before[i]
     for i in range(len(distances)):
         place = before[step_of[i]]
         before[step_of[i]] += 1
@@ -141,7 +142,7 @@ def _read_cells(centre_codes, rows, chosen, mine, code, step, kept):
     codes, norms, owners, following, _, first_block, starts, _, _ = rows
     n_actions, n = kept.shape
     first_mine, last_mine = np.argmax(mine), n_actions - 1 - np.argmax(mine[::-1])
-    largest = 0
+    largest = np.int32(0)
     for cell in chosen:
         largest = max(largest, starts[cell, n_actions])
     chain, ahead = np.empty(largest // BLOCK + 1, np.int64), np.empty(largest // BLOCK + 1, np.int64)

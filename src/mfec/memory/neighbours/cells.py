@@ -3,8 +3,8 @@
 The states of all actions share one set of cells, a few dozen states in each. A search measures the distance to the
 cells (one pass for all actions), reads the nearest of them, and ranks the best of what it read by true distance. A
 write moves a dozen rows inside one cell. Nothing degrades as entries come and go; the cells are made anew whenever
-half of the entries have changed, and how many of them a search reads is then set so that it finds `RECALL` of the
-true neighbours of states that were recently looked up. docs/memory.md tells how this was chosen over a graph.
+half of the entries have changed, and how many of them a search reads is then set so that it finds the wanted share of
+the true neighbours of states that were recently looked up. docs/memory.md tells how this was chosen over a graph.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.config import AgentConfig
 from mfec.memory.neighbours.cell_rows import CellRows
 from mfec.memory.neighbours.cell_search import (
     LANES,
@@ -32,7 +33,6 @@ from mfec.memory.neighbours.codes import FINEST_STEP, PART, SAMPLE, all_entries,
 from mfec.memory.neighbours.recent import RecentQueries
 from mfec.memory.neighbours.threads import n_threads, on_all_cores
 
-RECALL = 0.985  # share of the true neighbours that a search is set to find
 CELL_SIZE = 64  # entries of all actions in a cell, when the cells are made
 CELL_SAMPLE = 64  # entries for each cell, at most, to find the cells from
 SMALLEST_CHANGE = 1024  # entries put before cells are made anew, at least
@@ -44,7 +44,8 @@ class CellIndex:
     """The approximate neighbour index over all action buffers.
 
     It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps short codes of them, cell by
-    cell. `queries` are recent look-ups, where somebody has kept them already, and k their number of neighbours.
+    cell. `recall` is the share of true neighbours to find. `queries` are recent look-ups, where somebody has kept them
+    already, and k their number of neighbours.
     """
 
     name = active = "cells"
@@ -54,6 +55,8 @@ class CellIndex:
         self,
         states: NDArray[np.float32],
         entry_ids: NDArray[np.int64],
+        recall: float = AgentConfig.recall,
+        *,
         queries: RecentQueries | None = None,
         k: int = 1,
     ) -> None:
@@ -68,6 +71,7 @@ class CellIndex:
         self._changes = 0  # entries put since the cells were made
         self._made_for = 0  # entries there were then
         self._reads = 1  # cells that a search reads
+        self._recall = recall
         self._k = k
         self._queries = queries or RecentQueries(dim)
 
@@ -177,7 +181,7 @@ class CellIndex:
         )  # fmt: skip
 
     def _set_reads(self) -> None:
-        """Read as few cells as find `RECALL` of the neighbours of recent queries, by halving the interval."""
+        """Read as few cells as find the wanted share of recent queries' neighbours, by halving the interval."""
         assert self._cells is not None
         queries = self._queries.states
         if len(queries) == 0:  # nothing was looked up yet: what is stored will have to do
@@ -192,8 +196,8 @@ class CellIndex:
         while many - few > max(1, few // 16):
             reads = (few + many) // 2
             _, found = self._search(queries, wanted, reads, self._k + SPARE)
-            recall = np.count_nonzero(found <= farthest) / max(1, np.count_nonzero(there))
-            few, many = (few, reads) if recall >= RECALL else (reads, many)
+            recall = int(np.count_nonzero(found <= farthest)) / max(1, int(np.count_nonzero(there)))
+            few, many = (few, reads) if recall >= self._recall else (reads, many)
         self._reads = many
 
     # -- Storage ------------------------------------------------------------------------------------------------------
@@ -249,7 +253,7 @@ class CellIndex:
             and (first[0], first[-1]) == (0, len(centres))
             and bool((np.diff(first) > 0).all())
             and cell_of.shape == actions.shape
-            and (len(cell_of) == 0 or (0 <= cell_of.min() and cell_of.max() < len(centres)))
+            and (len(cell_of) == 0 or (cell_of.min() >= 0 and cell_of.max() < len(centres)))
         )
         if not fits:
             raise ValueError("its cells do not fit its entries")

@@ -37,13 +37,14 @@ RUN = 64  # code distances that are passed over together when the smallest of th
 class ExactIndex:
     """The exact neighbour index over all action buffers.
 
-    It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps their codes.
+    It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps their codes. It finds all
+    neighbours, whatever share of them (`recall`) is asked for.
     """
 
     name = active = "exact"
     approximate = False
 
-    def __init__(self, states: NDArray[np.float32], entry_ids: NDArray[np.int64]) -> None:
+    def __init__(self, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float = 1.0) -> None:
         n_actions, capacity, dim = states.shape
         self.n_actions = n_actions
         self._states = states

@@ -17,8 +17,7 @@ PAIRS = ir.VectorType(SHORT, 2 * ROWS)
 DOT_OF_BYTES = "llvm.x86.avx512.vpdpbusd.512"
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def subtract_twice_dots(typing_context: Any, start: Any, added: Any, rows: Any, query: Any, out: Any) -> Any:
+def _subtract_twice_dots(typing_context: Any, start: Any, added: Any, rows: Any, query: Any, out: Any) -> Any:
     """out[r] = start[r] + added - 2 * dot(rows[:, r], query) for 16 rows of 64 bytes.
 
     All but `added` are addresses. rows: uint8 (16 groups, 16 rows, 4); query: int8 (64,); start, out: int32 (16,).
@@ -33,8 +32,10 @@ def subtract_twice_dots(typing_context: Any, start: Any, added: Any, rows: Any, 
     return types.void(address, types.int32, address, address, address), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def subtract_dots_of_halves(typing_context: Any, start: Any, added: Any, rows: Any, query: Any, out: Any) -> Any:
+subtract_twice_dots: Any = intrinsic(_subtract_twice_dots)
+
+
+def _subtract_dots_of_halves(typing_context: Any, start: Any, added: Any, rows: Any, query: Any, out: Any) -> Any:
     """out[r] = start[r] + added - dot(rows[:, r], query) for 16 rows of 64 numbers of 4 bits.
 
     As above, but rows: uint8 (8, 16 rows, 4), numbers 0 to 31 in the low halves of the bytes, 32 to 63 in the high.
@@ -52,8 +53,10 @@ def subtract_dots_of_halves(typing_context: Any, start: Any, added: Any, rows: A
     return types.void(address, types.int32, address, address, address), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def prefetch(typing_context: Any, address: Any) -> Any:
+subtract_dots_of_halves: Any = intrinsic(_subtract_dots_of_halves)
+
+
+def _prefetch(typing_context: Any, address: Any) -> Any:
     """Start loading the cache line at an address; nothing happens where the processor cannot."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -64,6 +67,9 @@ def prefetch(typing_context: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.uintp), generate
+
+
+prefetch: Any = intrinsic(_prefetch)
 
 
 def _lines(builder: Any, address: Any, n: int) -> list[Any]:
@@ -89,8 +95,9 @@ def _subtract_dots(builder: Any, arguments: Any, lines: list[Any], times: int) -
 
 def _has_dots_of_bytes() -> bool:
     """Whether numba compiles for a processor with AVX-512 VNNI."""
-    if config.CPU_FEATURES is not None:
-        return "+avx512vnni" in config.CPU_FEATURES
+    asked_for = getattr(config, "CPU_FEATURES", None)
+    if asked_for is not None:
+        return "+avx512vnni" in asked_for
     return bool(binding.get_host_cpu_features().get("avx512vnni"))
 
 
