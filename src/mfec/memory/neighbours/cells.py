@@ -33,11 +33,11 @@ from mfec.memory.neighbours.codes import FINEST_STEP, PART, SAMPLE, all_entries,
 from mfec.memory.neighbours.recent import RecentQueries
 from mfec.memory.neighbours.threads import n_threads, on_all_cores
 
-CELL_SIZE = 64  # entries of all actions in a cell, when the cells are made
+CELL_SIZE = 96  # entries of all actions in a cell, when the cells are made
 CELL_SAMPLE = 64  # entries for each cell, at most, to find the cells from
 SMALLEST_CHANGE = 1024  # entries put before cells are made anew, at least
 SPARE = 24  # candidates beyond k that are ranked by true distance
-WORTH_SHARING = 16_384  # entries to read; below this, waking another thread costs as much as it saves
+WORTH_SHARING = 65_536  # entries to read; below this, waking another thread costs as much as it saves
 
 
 class CellIndex:
