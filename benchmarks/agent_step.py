@@ -5,6 +5,7 @@ In the worst case every buffer holds that many states of real play under identit
 not one look-up is an exact match and each step searches every buffer in full.
 
     python benchmarks/agent_step.py --game qbert --json agent_step.json
+    python benchmarks/agent_step.py --game ms_pacman --entries 100000 --cases "worst case" --n-envs 1
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -22,8 +24,13 @@ from rich.table import Table
 
 from mfec import MFEC, make_atari
 from mfec.callback import Tally
+from mfec.envs.lanes import make_lanes
+from recorded_states import recorded_states
 
 BLOCK = 250  # agent steps in one turn
+COLUMNS = (
+    "largest buffer", "all entries", "exact", "index", "bare emulator", "agent", "look-up", "write", "agent / bare",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -31,93 +38,101 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--game", default="qbert")
     parser.add_argument("--entries", type=int, nargs="+", default=[5_000, 10_000, 20_000])
+    parser.add_argument("--index", default="auto", choices=("exact", "cells", "auto"))
+    parser.add_argument("--n-envs", type=int, default=1)
+    parser.add_argument("--cases", nargs="+", default=["real run", "worst case"], choices=("real run", "worst case"))
     parser.add_argument("--turns", type=int, default=12, help="turns of 250 steps for both")
     parser.add_argument("--json", help="write the figures to this file")
     options = parser.parse_args()
 
-    results = {
-        "real run": list(real_run(options.game, options.entries, options.turns)),
-        "worst case": list(worst_case(options.game, options.entries, options.turns)),
-    }
+    cases = {"real run": real_run, "worst case": worst_case}
+    results = {name: list(cases[name](options)) for name in options.cases}
     for title, rows in results.items():
-        table = Table(title=f"{options.game}, {title}, {os.cpu_count()} cores: milliseconds a step")
-        for column in ("largest buffer", "all entries", "exact", "bare emulator", "agent", "look-up", "agent / bare"):
+        envs = f"{options.n_envs} environment{'s' * (options.n_envs > 1)}"
+        table = Table(title=f"{options.game}, {title}, {envs}, {os.cpu_count()} cores: milliseconds a step")
+        for column in (
+            "largest buffer",
+            "all entries",
+            "exact",
+            "index",
+            "bare emulator",
+            "agent",
+            "look-up",
+            "write",
+            "agent / bare",
+        ):
             table.add_column(column, justify="right")
         for row in rows:
-            numbers = (f"{row[name]:.3f}" for name in ("bare_ms", "agent_ms", "lookup_ms"))
+            numbers = (f"{row[name]:.3f}" for name in ("bare_ms", "agent_ms", "lookup_ms", "write_ms"))
             sizes = f"{row['largest_buffer']:,}", f"{row['entries']:,}", f"{row['exact']:.0%}"
-            table.add_row(*sizes, *numbers, f"{row['ratio']:.2f}")
+            table.add_row(*sizes, row["index"], *numbers, f"{row['ratio']:.2f}")
         Console().print(table)
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"game": options.game, "cores": os.cpu_count(), **results}, file, indent=1)
+            settings = {"game": options.game, "n_envs": options.n_envs, "cores": os.cpu_count()}
+            json.dump({**settings, **results}, file, indent=1)
 
 
-def real_run(game: str, sizes: list[int], turns: int) -> Iterator[dict[str, float]]:
+def real_run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Measurements of an agent that learns from nothing."""
-    agent = MFEC(make_atari(game), seed=0)
-    for size in sizes:
-        while agent.memory.sizes.max() < size - 50 * turns:  # a turn adds some dozen entries to a buffer
+    agent = MFEC(games(options), index=options.index, seed=0)
+    for size in options.entries:
+        while agent.memory.sizes.max() < size - 50 * options.turns:  # a turn adds some dozen entries to a buffer
             agent.learn(agent.frames + 4 * BLOCK)
-        yield measure(game, agent, turns)
+        yield measure(agent, options)
 
 
-def worst_case(game: str, sizes: list[int], turns: int) -> Iterator[dict[str, float]]:
-    """Measurements of an agent whose buffers were filled with states that it will never match."""
-    states = real_states(game, max(sizes))
+def worst_case(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Measurements of an agent whose buffers were filled with states of real play that it will never match."""
     rng = np.random.default_rng(1)
-    for size in sizes:
-        agent = MFEC(make_atari(game), seed=0)
+    for size in options.entries:
+        agent = MFEC(games(options), index=options.index, seed=0)
+        agent.learn(40 * BLOCK)  # an index knows what is looked up before it is set
+        states = np.array(recorded_states(options.game, size * agent.n_actions))
         for action in range(agent.n_actions):
             returns = rng.integers(0, 1000, size)
-            agent.memory.write(states[:size], np.full(size, action), returns, np.arange(size))
-        yield measure(game, agent, turns)
+            agent.memory.write(states[action :: agent.n_actions], np.full(size, action), returns, np.arange(size))
+        yield measure(agent, options)
 
 
-def real_states(game: str, number: int) -> np.ndarray:
-    """States of a random policy's play."""
-    env = make_atari(game)
-    phi = MFEC(env, seed=0).embedding
-    rng = np.random.default_rng(0)
-    states: list[np.ndarray] = []
-    ended = True
-    while len(states) < number:
-        if ended:
-            env.reset(seed=len(states))
-        observation, _, terminated, truncated, _ = env.step(rng.integers(env.action_space.n))
-        ended = terminated or truncated
-        states.append(phi(observation[None])[0])
-    return np.array(states)
+def games(options: argparse.Namespace) -> Any:
+    """The game, or several of them side by side."""
+    return make_atari(options.game, n_envs=options.n_envs if options.n_envs > 1 else None)
 
 
-def measure(game: str, agent: MFEC, turns: int) -> dict[str, float]:
+def measure(agent: MFEC, options: argparse.Namespace) -> dict[str, Any]:
     """Median milliseconds of both over the turns, and the median of the turns' ratios."""
-    bare = make_atari(game)
-    bare.reset(seed=0)
+    bare = make_lanes(games(options), np.random.SeedSequence(0))
+    bare.begin(np.ones(bare.n, np.bool_))
     rng = np.random.default_rng(1)
     agent.learn(agent.frames + 4 * BLOCK)  # compiles, and begins the games
-    agent_ms, bare_ms, lookup_ms = [], [], []
-    exact = 0
-    for _ in range(turns):
+    agent_ms, bare_ms, lookup_ms, write_ms = [], [], [], []
+    exact = steps = 0
+    for _ in range(options.turns):
         began = time.perf_counter()
-        for action in rng.integers(agent.n_actions, size=BLOCK):
-            _, _, terminated, truncated, _ = bare.step(action)
-            if terminated or truncated:
-                bare.reset()
+        for actions in rng.integers(agent.n_actions, size=(BLOCK // bare.n, bare.n)):
+            ended = bare.step(actions).ended
+            if ended.any():
+                bare.begin(ended)
         bare_ms.append(1000 * (time.perf_counter() - began) / BLOCK)
         agent.tally = Tally()
         began = time.perf_counter()
         agent.learn(agent.frames + 4 * BLOCK)
         agent_ms.append(1000 * (time.perf_counter() - began) / BLOCK)
         lookup_ms.append(1000 * agent.tally.lookup_seconds / BLOCK)
+        write_ms.append(1000 * agent.tally.write_seconds / BLOCK)
         exact += agent.tally.exact
+        steps += agent.tally.steps
     return {
         "largest_buffer": int(agent.memory.sizes.max()),
         "entries": len(agent.memory),
-        "exact": exact / (turns * BLOCK * agent.n_actions),
+        "exact": exact / (steps * agent.n_actions),
+        "index": agent.memory.active_index,
+        "recall": agent.memory.measured_recall,
         "bare_ms": statistics.median(bare_ms),
         "agent_ms": statistics.median(agent_ms),
         "lookup_ms": statistics.median(lookup_ms),
+        "write_ms": statistics.fmean(write_ms),
         "ratio": statistics.median(a / b for a, b in zip(agent_ms, bare_ms, strict=True)),
     }
 

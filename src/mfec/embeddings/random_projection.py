@@ -41,7 +41,8 @@ class RandomProjection:
         one_hot: bool = False,
     ) -> None:
         weights = np.random.default_rng(seed).standard_normal((observation_size, dim))
-        self._weights = np.clip(np.round(weights * RESOLUTION) / RESOLUTION, -LARGEST, LARGEST)
+        # Multiples of 2**-20 up to 8 fit a float32 without rounding, and half the bytes stay in the cache.
+        self._weights = np.clip(np.round(weights * RESOLUTION) / RESOLUTION, -LARGEST, LARGEST).astype(np.float32)
         self.one_hot = one_hot
         self._last: NDArray[np.uint8] = np.zeros((0, 0), np.uint8)
         self._sums: NDArray[np.float64] = np.zeros((0, 0))
@@ -54,7 +55,7 @@ class RandomProjection:
     @property
     def matrix(self) -> NDArray[np.float64]:
         """A, float64 (dim, observation_size)."""
-        return self._weights.T
+        return self._weights.T.astype(np.float64)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """States, float32 (n, dim), of a batch of observations (n, ...)."""
@@ -76,13 +77,13 @@ class RandomProjection:
         return self._sums.astype(np.float32)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """What a checkpoint keeps. Multiples of 2**-20 up to 8 fit a float32 without rounding."""
-        return {"weights": self._weights.astype(np.float32), "one_hot": np.array([self.one_hot])}
+        """What a checkpoint keeps."""
+        return {"weights": self._weights, "one_hot": np.array([self.one_hot])}
 
     @classmethod
     def restore(cls, tensors: dict[str, NDArray[Any]]) -> RandomProjection:
         """The projection of which `tensors()` were kept."""
-        weights = tensors["weights"].astype(np.float64)
+        weights = tensors["weights"].astype(np.float32)
         projection = cls(*weights.shape, seed=0, one_hot=bool(tensors["one_hot"][0]))
         projection._weights = weights
         return projection
@@ -95,7 +96,7 @@ def _add_changes(rows, last, weights, sums):
             if rows[i, j] != last[i, j]:
                 change = float(rows[i, j]) - float(last[i, j])
                 for d in range(sums.shape[1]):
-                    sums[i, d] += change * weights[j, d]
+                    sums[i, d] += change * np.float64(weights[j, d])
                 last[i, j] = rows[i, j]
 
 
@@ -104,4 +105,4 @@ def _add_product(rows, weights, sums):
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             for d in range(sums.shape[1]):
-                sums[i, d] += rows[i, j] * weights[j, d]
+                sums[i, d] += rows[i, j] * np.float64(weights[j, d])

@@ -28,7 +28,7 @@ NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate th
 
 
 @numba.njit(cache=True, nogil=True)
-def find_candidates(low, scale, step, cells, rows, state, mine, reads, lane, lane_step, kept):
+def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, lane_step, kept):
     """Read the cells of every `lane_step`-th lane from `lane` on, and enter what is nearest into `kept`.
 
     Regions are dealt to the lanes in order of distance; each lane reads its share of the `reads` nearest cells. What
@@ -45,13 +45,13 @@ def find_candidates(low, scale, step, cells, rows, state, mine, reads, lane, lan
     _order_nearly(distances[:n_regions], order)
     while lane < LANES:
         chosen = _nearest_cells(cells, order[lane::LANES], query, norm, reads)
-        _read_cells(centre_codes, rows, chosen, mine, code, step, kept)
+        _read_cells(centre_codes, rows, chosen, mine, code, steps, kept)
         lane += lane_step
 
 
 @numba.njit(cache=True, nogil=True)
 def search_rows(
-    states, entry_ids, low, scale, step, cells, rows,
+    states, entry_ids, low, scale, steps, cells, rows,
     queries, wanted, row, row_step, reads, n_candidates, slots, squared,
 ):  # fmt: skip
     """Nearly the nearest entries of each wanted (state, action) pair, for every `row_step`-th state from `row` on."""
@@ -59,7 +59,7 @@ def search_rows(
     while row < len(wanted):
         if wanted[row].any():
             kept[:] = NOTHING
-            find_candidates(low, scale, step, cells, rows, queries[row], wanted[row], reads, 0, 1, kept)
+            find_candidates(low, scale, steps, cells, rows, queries[row], wanted[row], reads, 0, 1, kept)
             rank_candidates(states, entry_ids, queries[row], kept, slots[row], squared[row])
         row += row_step
 
@@ -134,7 +134,7 @@ def _order_nearly(distances, order):
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_cells(centre_codes, rows, chosen, mine, code, step, kept):
+def _read_cells(centre_codes, rows, chosen, mine, code, steps, kept):
     """Enter the entries of smallest coded distance in the chosen cells into `kept`, for each action that is `mine`.
 
     Distance and slot are one number, so that equal distances go by slot wherever in its cell a row has come to lie.
@@ -162,6 +162,7 @@ def _read_cells(centre_codes, rows, chosen, mine, code, step, kept):
                 fetch_half_block(codes, norms, ahead[j])
         cell = chosen[i]
         chain_of(cell, first_block, following, chain)
+        step = steps[cell]
         norm = half_query(code, centre_codes[cell], step, query)
         action = first_mine
         first, last = starts[cell, first_mine], starts[cell, last_mine + 1]
@@ -170,12 +171,12 @@ def _read_cells(centre_codes, rows, chosen, mine, code, step, kept):
             nearest = distances[0]
             for r in range(BLOCK):
                 nearest = min(nearest, distances[r])
-            if nearest > loosest:
+            if nearest * step * step > loosest:
                 continue
             for place in range(max(j * BLOCK, first), min((j + 1) * BLOCK, last)):
                 while place >= starts[cell, action + 1]:
                     action += 1
-                distance = distances[place - j * BLOCK]
+                distance = distances[place - j * BLOCK] * step * step
                 if mine[action] and distance <= kept[action, n - 1] >> 32:
                     slot = owners[chain[j] * BLOCK + place - j * BLOCK]
                     _enter(kept[action], (np.int64(distance) << 32) | np.int64(slot))
@@ -275,17 +276,32 @@ def codes_of(states, actions, slots, low, scale):
 
 
 @numba.njit(cache=True)
-def encode_laid_out(states, actions, slots, low, scale, step, cells, cell_of, rows):
+def mean_spreads(states, actions, slots, low, scale, cells, cell_of):
+    """Mean squared difference, in codes, between a number of an entry and of the centre of its cell, for each cell."""
+    centre_codes = cells[5]
+    code = np.zeros(centre_codes.shape[1], np.uint8)
+    sums, counts = np.zeros(len(centre_codes), np.int64), np.zeros(len(centre_codes), np.int64)
+    for i in range(len(actions)):
+        encode(states[actions[i], slots[i]], low, scale, code)
+        for j in range(states.shape[2]):
+            away = np.int64(code[j]) - np.int64(centre_codes[cell_of[i], j])
+            sums[cell_of[i]] += away * away
+        counts[cell_of[i]] += states.shape[2]
+    return sums / np.maximum(counts, 1)
+
+
+@numba.njit(cache=True)
+def encode_laid_out(states, actions, slots, low, scale, steps, cells, cell_of, rows):
     """Fill in the codes of entries that have been given rows."""
     codes, norms, where = rows[0], rows[1], rows[7]
     code = np.zeros(codes.shape[1] * PART, np.uint8)
     for i in range(len(actions)):
         encode(states[actions[i], slots[i]], low, scale, code)
-        put_half_code(codes, norms, where[actions[i], slots[i]] - 1, code, cells[5][cell_of[i]], step)
+        put_half_code(codes, norms, where[actions[i], slots[i]] - 1, code, cells[5][cell_of[i]], steps[cell_of[i]])
 
 
 @numba.njit(cache=True)
-def put_entries(states, actions, slots, low, scale, step, cells, rows):
+def put_entries(states, actions, slots, low, scale, steps, cells, rows):
     """Put entries into their cells, new ones and replaced ones alike."""
     codes, norms = rows[0], rows[1]
     width = codes.shape[1] * PART
@@ -297,4 +313,4 @@ def put_entries(states, actions, slots, low, scale, step, cells, rows):
         encode(states[action, slot], low, scale, code)
         norm = shift_query(code, query)
         cell = _cell_for(cells, query, norm, distances)
-        put_half_code(codes, norms, add_row(rows, cell, action, slot), code, cells[5][cell], step)
+        put_half_code(codes, norms, add_row(rows, cell, action, slot), code, cells[5][cell], steps[cell])

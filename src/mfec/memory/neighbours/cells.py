@@ -23,20 +23,22 @@ from mfec.memory.neighbours.cell_search import (
     codes_of,
     encode_laid_out,
     find_candidates,
+    mean_spreads,
     merge_candidates,
     put_entries,
     rank_candidates,
     search_rows,
 )
 from mfec.memory.neighbours.clustering import Cells, cluster
-from mfec.memory.neighbours.codes import FINEST_STEP, PART, SAMPLE, all_entries, fit_code_book, parts_of
+from mfec.memory.neighbours.codes import COARSEST_STEP, PART, SAMPLE, all_entries, fit_code_book, parts_of
 from mfec.memory.neighbours.recent import RecentQueries
 from mfec.memory.neighbours.threads import n_threads, on_all_cores
 
 CELL_SIZE = 96  # entries of all actions in a cell, when the cells are made
-CELL_SAMPLE = 64  # entries for each cell, at most, to find the cells from
+CELL_SAMPLE = 32  # entries for each cell, at most, to find the cells from
 SMALLEST_CHANGE = 1024  # entries put before cells are made anew, at least
-SPARE = 24  # candidates beyond k that are ranked by true distance
+OUTSIDE = 0.001  # share of numbers below the coded range, and above: a wide range, since half codes round anyway
+SPARES = (8, 16, 32, 64)  # candidates beyond k that are ranked by true distance: as few of these as will do
 WORTH_SHARING = 65_536  # entries to read; below this, waking another thread costs as much as it saves
 
 
@@ -66,11 +68,12 @@ class CellIndex:
         self._sizes = np.zeros(self.n_actions, np.int64)
         self._rows = CellRows(self.n_actions, capacity, dim)
         self._low, self._scale = np.zeros(dim), 1.0
-        self._step = FINEST_STEP
+        self._steps = np.ones(0, np.int32)  # codes to a step of half codes, for each cell
         self._cells: Cells | None = None
         self._changes = 0  # entries put since the cells were made
         self._made_for = 0  # entries there were then
         self._reads = 1  # cells that a search reads
+        self._spare = SPARES[0]  # candidates beyond k
         self._recall = recall
         self._k = k
         self._queries = queries or RecentQueries(dim)
@@ -90,7 +93,7 @@ class CellIndex:
             self._make_cells()
         else:
             put_entries(
-                self._states, actions, slots, self._low, self._scale, self._step, self._cells.arrays, self._rows.arrays
+                self._states, actions, slots, self._low, self._scale, self._steps, self._cells.arrays, self._rows.arrays
             )
 
     def search(
@@ -102,7 +105,7 @@ class CellIndex:
         there are fewer than k, and their squared distances, float64 (n, n_actions, k).
         """
         self._k = k
-        return self._search(states, wanted, self._reads, k + SPARE)
+        return self._search(states, wanted, self._reads, k + self._spare)
 
     def asked(self, states: NDArray[np.float32]) -> None:
         """States were looked up: the next cells are tried on some of them."""
@@ -116,7 +119,7 @@ class CellIndex:
         cells = self._cells
         if cells is None or not wanted.any():
             return slots, squared
-        coding = self._low, self._scale, self._step, cells.arrays, self._rows.arrays
+        coding = self._low, self._scale, self._steps, cells.arrays, self._rows.arrays
         to_read = np.count_nonzero(wanted) * min(1.0, reads / len(cells)) * int(self._sizes.sum()) / self.n_actions
         threads = min(n_threads(), max(LANES, len(wanted))) if to_read > WORTH_SHARING else 1
 
@@ -143,16 +146,15 @@ class CellIndex:
     def _make_cells(self) -> None:
         actions, slots = all_entries(self._sizes)
         some = slice(None, None, max(1, len(slots) // SAMPLE))
-        self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]])
+        self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]], OUTSIDE)
         n_cells = max(1, len(slots) // CELL_SIZE)
         some = slice(None, None, max(1, len(slots) // (CELL_SAMPLE * n_cells)))
         codes = codes_of(self._states, actions[some], slots[some], self._low, self._scale)
         self._cells = cluster(codes, n_cells)
         cell_of = self._assign(actions, slots)
-        # 15 steps of a half code cover 98% of what sets entries apart from the centres of their cells.
-        few = slice(None, None, max(1, len(codes) // SAMPLE))
-        away = codes[few].astype(np.int64) - self._cells.centres[cell_of[some][few]]
-        self._step = max(FINEST_STEP, -int(-2 * np.quantile(np.abs(away[:, : self._states.shape[2]]), 0.98) // 15))
+        # 15 steps of a half code cover 98% of a normal distribution around the centre of a cell.
+        spreads = mean_spreads(self._states, actions, slots, self._low, self._scale, self._cells.arrays, cell_of)
+        self._steps = np.clip(np.ceil(2 * 2.33 / 15 * np.sqrt(spreads)), 1, COARSEST_STEP).astype(np.int32)
         self._fill(actions, slots, cell_of)
         self._changes, self._made_for = 0, len(slots)
         self._set_reads()
@@ -176,7 +178,7 @@ class CellIndex:
         assert self._cells is not None
         self._rows.lay_out(len(self._cells), actions, slots, cell_of)
         encode_laid_out(
-            self._states, actions, slots, self._low, self._scale, self._step,
+            self._states, actions, slots, self._low, self._scale, self._steps,
             self._cells.arrays, cell_of, self._rows.arrays,
         )  # fmt: skip
 
@@ -189,15 +191,21 @@ class CellIndex:
             some = slice(None, None, max(1, len(slots) // len(self._queries.kept)))
             queries = self._states[actions[some], slots[some]]
         wanted = np.ones((len(queries), self.n_actions), np.bool_)
-        _, truth = self._search(queries, wanted, len(self._cells), 4 * (self._k + SPARE))
+        _, truth = self._search(queries, wanted, len(self._cells), 16 * self._k + SPARES[-1])  # as good as exact
         there = np.isfinite(truth)
         farthest = np.where(there, truth, -np.inf).max(axis=2, keepdims=True)
+
+        def recall(reads: int) -> float:
+            _, found = self._search(queries, wanted, reads, self._k + self._spare)
+            return int(np.count_nonzero(found <= farthest)) / max(1, int(np.count_nonzero(there)))
+
+        for self._spare in SPARES:
+            if 1.0 - recall(len(self._cells)) <= (1.0 - self._recall) / 2:
+                break
         few, many = 0, len(self._cells)
         while many - few > max(1, few // 16):
             reads = (few + many) // 2
-            _, found = self._search(queries, wanted, reads, self._k + SPARE)
-            recall = int(np.count_nonzero(found <= farthest)) / max(1, int(np.count_nonzero(there)))
-            few, many = (few, reads) if recall >= self._recall else (reads, many)
+            few, many = (few, reads) if recall(reads) >= self._recall else (reads, many)
         self._reads = many
 
     # -- Storage ------------------------------------------------------------------------------------------------------
@@ -206,10 +214,11 @@ class CellIndex:
         """Everything that is not an array, as JSON takes it."""
         return {
             "scale": self._scale,
-            "step": self._step,
+            "step": self._steps,
             "changes": self._changes,
             "made_for": self._made_for,
             "reads": self._reads,
+            "spare": self._spare,
             "k": self._k,
             "seen": self._queries.seen,
         }
@@ -220,6 +229,7 @@ class CellIndex:
         if self._cells is not None:
             kept |= {
                 "low": self._low,
+                "steps": self._steps,
                 "regions": self._cells.regions,
                 "centres": self._cells.centres,
                 "first": self._cells.first,
@@ -235,30 +245,31 @@ class CellIndex:
         tensors: dict[str, NDArray[Any]],
     ) -> None:
         """Take in the entries in these slots, in the cells of which `settings()` and `tensors()` were kept."""
-        self._scale, self._step = float(settings["scale"]), int(settings["step"])
+        self._scale = float(settings["scale"])
         self._changes, self._made_for = int(settings["changes"]), int(settings["made_for"])
-        self._reads, self._k = int(settings["reads"]), int(settings["k"])
+        self._reads, self._spare, self._k = (int(settings[name]) for name in ("reads", "spare", "k"))
         self._queries.kept, self._queries.seen = tensors["queries"].copy(), int(settings["seen"])
         if "cell_of" not in tensors:
             return self.put(actions, slots)
         regions, centres, first, cell_of = (tensors[name] for name in ("regions", "centres", "first", "cell_of"))
         width = parts_of(self._states.shape[2]) * PART
         fits = (
-            self._step >= 1
-            and self._reads >= 1
+            min(self._reads, self._spare, self._k) >= 1
             and tensors["low"].shape == self._low.shape
             and self._queries.kept.shape == RecentQueries(len(self._low)).kept.shape
             and all(codes.dtype == np.uint8 and codes.shape == (len(codes), width) for codes in (regions, centres))
             and first.shape == (len(regions) + 1,)
             and (first[0], first[-1]) == (0, len(centres))
             and bool((np.diff(first) > 0).all())
+            and tensors["steps"].shape == (len(centres),)
+            and bool(((tensors["steps"] >= 1) & (tensors["steps"] <= COARSEST_STEP)).all())
             and cell_of.shape == actions.shape
             and (len(cell_of) == 0 or (cell_of.min() >= 0 and cell_of.max() < len(centres)))
         )
         if not fits:
             raise ValueError("its cells do not fit its entries")
         np.maximum.at(self._sizes, actions, slots + 1)
-        self._low = tensors["low"].astype(np.float64)
+        self._low, self._steps = tensors["low"].astype(np.float64), tensors["steps"].astype(np.int32)
         self._cells = Cells.of(regions.copy(), centres.copy(), first.astype(np.int64))
         self._fill(actions, slots, cell_of.astype(np.int32))
         return None

@@ -41,13 +41,14 @@ def all_entries(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
     return actions, np.concatenate([np.arange(size) for size in sizes])
 
 
-def fit_code_book(sample: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
+def fit_code_book(sample: NDArray[np.float32], outside: float) -> tuple[NDArray[np.float64], float]:
     """Lowest coded number in each dimension and the step between codes, fitted to the bulk of a sample (n, dim).
 
-    States outside the range are coded as its nearest point. That never lengthens a distance; a range that covered
-    every outlier would be too coarse to tell neighbours apart.
+    A share `outside` of the sample lies below the coded range of a dimension, and as much above. States outside the
+    range are coded as its nearest point. That never lengthens a distance; a range that covered every outlier would be
+    too coarse to tell neighbours apart.
     """
-    low, high = np.quantile(sample.astype(np.float64), (0.01, 0.99), axis=0)
+    low, high = np.quantile(sample.astype(np.float64), (outside, 1.0 - outside), axis=0)
     return low, float((high - low).max()) / LEVELS or 1.0
 
 
@@ -113,7 +114,7 @@ def measure_rows(blocks, norms, begin, end, query, query_norm, distances):
 HALF_LINES = GROUPS // 2
 HALF_BYTES = PART_BYTES // 2
 ZERO = 8  # the half code of no difference
-FINEST_STEP = 2  # codes to a step of half codes, at least
+COARSEST_STEP = 64  # codes to a step of half codes, at most: squared distances then fit 32 bits
 
 
 def empty_half_blocks(n: int, dim: int) -> NDArray[np.uint8]:
@@ -152,14 +153,15 @@ def copy_half_code(blocks, norms, source, target):
 def half_query(code, centre, step, query):
     """The query of a code, int8 (parts * 64,), for the rows of the cell with this centre; what distances start from.
 
-    In halves of a step. Half a step is 2**16 units first, since a division does not vectorise.
+    In halves of a step. Half a step is 2**16 units first, since a division does not vectorise. Where the query is too
+    far away for 8 bits, the distance to the centre still counts in full.
     """
     unit = np.int32(2 * 65536 // step)
     norm = np.int32(0)
     for j in range(len(code)):
         away = (np.int32(code[j]) - np.int32(centre[j])) * unit + np.int32(32768)
-        number = min(max((away >> np.int32(16)) + np.int32(2 * ZERO), np.int32(-128)), np.int32(127))
-        query[j] = number
+        number = (away >> np.int32(16)) + np.int32(2 * ZERO)
+        query[j] = min(max(number, np.int32(-128)), np.int32(127))
         norm += number * number
     return np.int32(norm >> np.int32(2))
 

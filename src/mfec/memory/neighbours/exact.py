@@ -31,6 +31,7 @@ from mfec.memory.neighbours.codes import (
 )
 from mfec.memory.neighbours.threads import fair_shares, on_all_cores
 
+OUTSIDE = 0.01  # share of numbers below the coded range, and above
 RUN = 64  # code distances that are passed over together when the smallest of them is too large
 
 
@@ -119,7 +120,7 @@ class ExactIndex:
         actions, slots = all_entries(self._sizes)
         self._coded_for = len(slots)
         some = slice(None, None, max(1, len(slots) // SAMPLE))
-        self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]])
+        self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]], OUTSIDE)
         _encode(self._states, actions, slots, self._low, self._scale, self._codes, self._norms)
 
 
