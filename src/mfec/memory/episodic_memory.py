@@ -303,7 +303,7 @@ class EpisodicMemory:
                 array[actions, slots] = given
             of_index = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("index.")}
             memory._index.restore(actions, slots, index_state, of_index)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"this is no complete memory: {error}") from None
         _enter_all(memory._table.cells, memory._keys, actions, slots)
         memory._tick, memory._next_entry_id = tick, next_entry_id

@@ -19,10 +19,12 @@ from mfec.memory.neighbours.codes import (
     squared_distance,
 )
 from mfec.memory.neighbours.instructions import prefetch
+from mfec.memory.neighbours.scan import enter, scan
 
 ASSIGN_REGIONS = 4  # regions whose cells a new entry is compared with
 LOOK_AT = 8  # cells that are measured for each one that is read
 LANES = 4  # parts that the search for one state is divided into
+SMALL = 1024  # entries of a buffer that is read in full
 STEPS = 1024  # of the distances by which cells are ordered
 NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate that are its slot
 
@@ -34,6 +36,8 @@ def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, la
     Regions are dealt to the lanes in order of distance; each lane reads its share of the `reads` nearest cells. What
     is found does not depend on how many threads the lanes are divided among.
     """
+    if not mine.any():
+        return
     regions, region_norms, _, _, first, centre_codes = cells
     code, query = np.zeros(regions.shape[1] * PART, np.uint8), np.empty(regions.shape[1] * PART, np.int8)
     encode(state, low, scale, code)
@@ -51,7 +55,7 @@ def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, la
 
 @numba.njit(cache=True, nogil=True)
 def search_rows(
-    states, entry_ids, low, scale, steps, cells, rows,
+    states, entry_ids, sizes, low, scale, steps, cells, rows,
     queries, wanted, row, row_step, reads, n_candidates, slots, squared,
 ):  # fmt: skip
     """Nearly the nearest entries of each wanted (state, action) pair, for every `row_step`-th state from `row` on."""
@@ -59,16 +63,27 @@ def search_rows(
     while row < len(wanted):
         if wanted[row].any():
             kept[:] = NOTHING
-            find_candidates(low, scale, steps, cells, rows, queries[row], wanted[row], reads, 0, 1, kept)
-            rank_candidates(states, entry_ids, queries[row], kept, slots[row], squared[row])
+            large = wanted[row] & (sizes > SMALL)
+            find_candidates(low, scale, steps, cells, rows, queries[row], large, reads, 0, 1, kept)
+            rank_candidates(states, entry_ids, sizes, queries[row], wanted[row], kept, slots[row], squared[row])
         row += row_step
 
 
 @numba.njit(cache=True, nogil=True)
-def rank_candidates(states, entry_ids, query, kept, slots, squared):
-    """The nearest of the candidates of each action by true distance."""
-    for action in range(len(kept)):
-        _rank(states[action], entry_ids[action], query, kept[action], slots[action], squared[action])
+def rank_candidates(states, entry_ids, sizes, query, wanted, kept, slots, squared):
+    """The nearest of the candidates of each wanted action by true distance.
+
+    Small buffers are read in full: their few entries may all lie far from the cells that were read, and an action must
+    not look untried because of that.
+    """
+    for action in np.flatnonzero(wanted):
+        size = sizes[action]
+        if size > SMALL:
+            _rank(states[action], entry_ids[action], query, kept[action], slots[action], squared[action])
+        if slots[action, min(len(slots[action]), size) - 1] < 0 and size > 0:
+            slots[action] = -1
+            squared[action] = np.inf
+            scan(states[action, :size], entry_ids[action], query, slots[action], squared[action])
 
 
 @numba.njit(cache=True, nogil=True)
@@ -207,7 +222,7 @@ def _enter(kept, number):
 
 @numba.njit(cache=True, nogil=True)
 def _rank(states, entry_ids, query, candidates, slots, squared):
-    """The nearest of the candidates by true distance, nearest first, older first among equals."""
+    """The nearest of an action's candidates by true distance, nearest first, older first among equals."""
     for candidate in candidates:
         if candidate == NOTHING:
             break
@@ -218,20 +233,7 @@ def _rank(states, entry_ids, query, candidates, slots, squared):
         if candidate == NOTHING:
             break
         slot = candidate & SLOT
-        distance = squared_distance(states[slot], query)
-        at = len(slots)
-        while at > 0 and (
-            slots[at - 1] < 0
-            or squared[at - 1] > distance
-            or (squared[at - 1] == distance and entry_ids[slots[at - 1]] > entry_ids[slot])
-        ):
-            at -= 1
-        if at < len(slots):
-            for move in range(len(slots) - 1, at, -1):
-                slots[move] = slots[move - 1]
-                squared[move] = squared[move - 1]
-            slots[at] = slot
-            squared[at] = distance
+        enter(squared_distance(states[slot], query), slot, entry_ids, slots, squared)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -19,6 +19,7 @@ from mfec.memory.neighbours.cell_rows import CellRows
 from mfec.memory.neighbours.cell_search import (
     LANES,
     NOTHING,
+    SMALL,
     assign_entries,
     codes_of,
     encode_laid_out,
@@ -125,12 +126,12 @@ class CellIndex:
 
         def search_some_rows(share: int) -> None:
             search_rows(
-                self._states, self._entry_ids, *coding, states, wanted, share, threads, reads, n_candidates,
-                slots, squared,
+                self._states, self._entry_ids, self._sizes, *coding, states, wanted, share, threads,
+                reads, n_candidates, slots, squared,
             )  # fmt: skip
 
         def search_some_lanes(share: int) -> None:
-            find_candidates(*coding, states[0], wanted[0], reads, share, threads, kept[share])
+            find_candidates(*coding, states[0], wanted[0] & (self._sizes > SMALL), reads, share, threads, kept[share])
 
         if len(wanted) > 1 or threads == 1:
             on_all_cores(search_some_rows, threads)
@@ -138,7 +139,9 @@ class CellIndex:
             kept = np.full((threads, self.n_actions, n_candidates), NOTHING, np.int64)
             on_all_cores(search_some_lanes, threads)
             merge_candidates(kept)
-            rank_candidates(self._states, self._entry_ids, states[0], kept[0], slots[0], squared[0])
+            rank_candidates(
+                self._states, self._entry_ids, self._sizes, states[0], wanted[0], kept[0], slots[0], squared[0]
+            )
         return slots, squared
 
     # -- Making cells -------------------------------------------------------------------------------------------------
@@ -214,7 +217,6 @@ class CellIndex:
         """Everything that is not an array, as JSON takes it."""
         return {
             "scale": self._scale,
-            "step": self._steps,
             "changes": self._changes,
             "made_for": self._made_for,
             "reads": self._reads,
@@ -255,6 +257,8 @@ class CellIndex:
         width = parts_of(self._states.shape[2]) * PART
         fits = (
             min(self._reads, self._spare, self._k) >= 1
+            and 0.0 < self._scale < np.inf
+            and bool(np.isfinite(tensors["low"]).all())
             and tensors["low"].shape == self._low.shape
             and self._queries.kept.shape == RecentQueries(len(self._low)).kept.shape
             and all(codes.dtype == np.uint8 and codes.shape == (len(codes), width) for codes in (regions, centres))

@@ -29,6 +29,7 @@ from mfec.memory.neighbours.codes import (
     shift_query,
     squared_distance,
 )
+from mfec.memory.neighbours.scan import enter
 from mfec.memory.neighbours.threads import fair_shares, on_all_cores
 
 OUTSIDE = 0.01  # share of numbers below the coded range, and above
@@ -192,20 +193,7 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slo
             continue
         for i in range(run * RUN, min((run + 1) * RUN, size)):
             if coded[i] <= limit:
-                distance = squared_distance(states[i], query)
-                at = k
-                while at > 0 and (
-                    slots[at - 1] < 0
-                    or squared[at - 1] > distance
-                    or (squared[at - 1] == distance and entry_ids[slots[at - 1]] > entry_ids[i])
-                ):
-                    at -= 1
-                if at < k:
-                    for move in range(k - 1, at, -1):
-                        slots[move] = slots[move - 1]
-                        squared[move] = squared[move - 1]
-                    slots[at] = i
-                    squared[at] = distance
+                enter(squared_distance(states[i], query), i, entry_ids, slots, squared)
 
 
 @numba.njit(cache=True)

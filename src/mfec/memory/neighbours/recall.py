@@ -7,11 +7,10 @@ import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.memory.neighbours.codes import squared_distance
+from mfec.memory.neighbours.scan import scan
 
 SHARE_OF_TIME = 0.01
 LAST = 100  # checks that the mean is taken over
@@ -73,34 +72,8 @@ class RecallMeter:
 
 def _check(entries: NDArray[np.float32], query: NDArray[np.float32], found: NDArray[np.float64]) -> tuple[float, float]:
     began = time.perf_counter()
-    truth = nearest_distances(entries, query, min(len(found), len(entries)))
-    share = float(np.count_nonzero(found <= truth[-1]) / len(truth))
+    k = min(len(found), len(entries))
+    slots, truth = np.full(k, -1), np.full(k, np.inf)
+    scan(entries, np.arange(len(entries)), query, slots, truth)
+    share = float(np.count_nonzero(found <= truth[-1]) / k)
     return share, time.perf_counter() - began
-
-
-@numba.njit(cache=True, nogil=True)
-def nearest_distances(entries, query, k):
-    """The k smallest squared distances to all entries, in order."""
-    nearest = np.full(k, np.inf)
-    for i in range(len(entries)):
-        rough = _rough_distance(entries[i], query)
-        if rough * np.float32(0.999) > nearest[k - 1]:  # 64 numbers in 32 bits are right to 1 in 100,000
-            continue
-        distance = squared_distance(entries[i], query)
-        at = k - 1
-        if distance >= nearest[at]:
-            continue
-        while at > 0 and nearest[at - 1] > distance:
-            nearest[at] = nearest[at - 1]
-            at -= 1
-        nearest[at] = distance
-    return nearest
-
-
-@numba.njit(cache=True, nogil=True, fastmath=True)
-def _rough_distance(state, query):
-    total = np.float32(0.0)
-    for j in range(len(query)):
-        step = state[j] - query[j]
-        total += step * step
-    return total

@@ -1,0 +1,46 @@
+"""A full scan of one buffer: for small buffers, and to check what an index has found."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from mfec.memory.neighbours.codes import squared_distance
+
+
+@numba.njit(cache=True, nogil=True)
+def scan(states, entry_ids, query, slots, squared):
+    """The nearest of all states (n, dim): slots and squared distances, nearest first, older first among equals."""
+    for slot in range(len(states)):
+        # 32 bits are right to 1 in 1,000 for thousands of numbers, unless they overflow.
+        rough = _rough_distance(states[slot], query)
+        if rough * np.float32(0.999) > squared[-1] and rough < np.inf:
+            continue
+        enter(squared_distance(states[slot], query), slot, entry_ids, slots, squared)
+
+
+@numba.njit(cache=True, nogil=True)
+def enter(distance, slot, entry_ids, slots, squared):
+    """Enter a slot among the nearest, unless all of them are nearer or, at the same distance, older."""
+    at = len(slots)
+    while at > 0 and (
+        slots[at - 1] < 0
+        or squared[at - 1] > distance
+        or (squared[at - 1] == distance and entry_ids[slots[at - 1]] > entry_ids[slot])
+    ):
+        at -= 1
+    if at < len(slots):
+        for move in range(len(slots) - 1, at, -1):
+            slots[move] = slots[move - 1]
+            squared[move] = squared[move - 1]
+        slots[at] = slot
+        squared[at] = distance
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def _rough_distance(state, query):
+    total = np.float32(0.0)
+    for j in range(len(query)):
+        step = state[j] - query[j]
+        total += step * step
+    return total
