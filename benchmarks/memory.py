@@ -46,7 +46,9 @@ def main() -> None:
     parser.add_argument(
         "--churn", type=int, nargs="*", default=[10_000, 100_000], help="entries at which to replace all"
     )
-    parser.add_argument("--peer-entries", type=int, default=400_000, help="above this, peers hold one action's buffer")
+    parser.add_argument(
+        "--peer-entries", type=int, default=1_000_000, help="above this, peers hold one action's buffer"
+    )
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -74,18 +76,19 @@ def measure(n_actions: int, entries: int, options: argparse.Namespace) -> list[d
     truth = true_distances(states, queries[:: HELD_OUT // 100])
     rows = []
     for index in ("exact", "cells"):
-        if index == "exact" and entries > 400_000:
+        if index == "exact" and entries > 100_000:
             continue
         rows += measure_ours(index, states, streams, queries, truth, options)
     if options.no_peers:
         return rows
-    few = n_actions if entries <= options.peer_entries else 1
+    few = n_actions if n_actions * entries <= options.peer_entries else 1
     for kind in PEERS:
-        if kind is KdTree and entries > 100_000:
+        if entries > 100_000 and (kind is KdTree or not kind.deletes):
             continue
         if row := measure_peer(kind, states[:few], n_actions, queries, truth[:, :few], options.steps):
             rows.append(row)
-    rows += measure_ours("cells", states, None, queries, truth, options, "cells, again")
+    if entries <= 100_000:
+        rows += measure_ours("cells", states, None, queries, truth, options, "cells, again")
     flat = next(row["step_ms"] for row in rows if row["name"] == FaissFlat.name)
     return [{**row, "flat_ratio": flat / row["step_ms"]} for row in rows]
 

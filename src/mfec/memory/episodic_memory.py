@@ -112,7 +112,7 @@ class EpisodicMemory:
         self._keys = np.empty((*shape, 2), np.uint64)
         self._table = IdentityTable(self._keys)
         self._order = EvictionOrder(self._ticks, self._entry_ids)
-        self._index = make_index(index, self._states, self._entry_ids, self.recall)
+        self._index = make_index(index, self._states, self._entry_ids, self.recall, k=self.k)
         self._meter = RecallMeter(self._states)
         self._tick = 0
         self._next_entry_id = 0

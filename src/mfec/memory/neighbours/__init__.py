@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.config import AgentConfig
 from mfec.memory.neighbours.auto import AutoIndex
 from mfec.memory.neighbours.cells import CellIndex
 from mfec.memory.neighbours.exact import ExactIndex
@@ -59,9 +60,16 @@ class NeighbourIndex(Protocol):
         """Take in the entries in these slots, and go on where the index stood of which these were kept."""
 
 
-def make_index(name: str, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float) -> NeighbourIndex:
-    """The index of that name over `states`, float32 (n_actions, capacity, dim); `recall` as in `AgentConfig`."""
-    return _kind(name)(states, entry_ids, recall)
+def make_index(
+    name: str,
+    states: NDArray[np.float32],
+    entry_ids: NDArray[np.int64],
+    recall: float = AgentConfig.recall,
+    *,
+    k: int = AgentConfig.k,
+) -> NeighbourIndex:
+    """The index of that name over `states`, float32 (n_actions, capacity, dim); `recall` and k as in `AgentConfig`."""
+    return _kind(name)(states, entry_ids, recall, k=k)
 
 
 def index_bytes_per_entry(name: str, dim: int) -> int:

@@ -32,15 +32,19 @@ class AutoIndex:
     name = "auto"
 
     def __init__(
-        self, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float = AgentConfig.recall
+        self,
+        states: NDArray[np.float32],
+        entry_ids: NDArray[np.int64],
+        recall: float = AgentConfig.recall,
+        *,
+        k: int = AgentConfig.k,
     ) -> None:
-        self._recall = recall
+        self._recall, self._k = recall, k
         self._states, self._entry_ids = states, entry_ids
         self._sizes = np.zeros(len(states), np.int64)
         self._queries = RecentQueries(states.shape[2])
         self._index: ExactIndex | CellIndex = ExactIndex(states, entry_ids)
         self._next_trial = FIRST_TRIAL
-        self._k = 1
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
@@ -70,7 +74,6 @@ class AutoIndex:
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The nearest entries, as the active index finds them."""
-        self._k = k
         return self._index.search(states, wanted, k)
 
     def asked(self, states: NDArray[np.float32]) -> None:
@@ -81,7 +84,7 @@ class AutoIndex:
         queries = self._queries.states
         if len(queries) == 0:
             return
-        cells = CellIndex(self._states, self._entry_ids, self._recall, queries=self._queries, k=self._k)
+        cells = self._new_cells()
         cells.put(*all_entries(self._sizes))
         exact_ms, cells_ms = milliseconds(self._index, queries, self._k), milliseconds(cells, queries, self._k)
         if cells_ms < exact_ms:
@@ -94,14 +97,13 @@ class AutoIndex:
         return {
             "active": self.active,
             "next_trial": self._next_trial,
-            "k": self._k,
             "seen": self._queries.seen,
             "index": self._index.settings(),
         }
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """What the active index keeps, and the recent queries."""
-        return {"queries": self._queries.kept, **self._index.tensors()}
+        return {"queries": self._queries.kept.copy(), **self._index.tensors()}
 
     def restore(
         self,
@@ -113,10 +115,13 @@ class AutoIndex:
         """Go on with the index of which `settings()` and `tensors()` were kept."""
         self._queries.kept, self._queries.seen = tensors["queries"].copy(), int(settings["seen"])
         if settings["active"] == CellIndex.name:
-            self._index = CellIndex(self._states, self._entry_ids, self._recall, queries=self._queries)
+            self._index = self._new_cells()
         self._index.restore(actions, slots, settings["index"], tensors)
         np.maximum.at(self._sizes, actions, slots + 1)
-        self._next_trial, self._k = int(settings["next_trial"]), int(settings["k"])
+        self._next_trial = int(settings["next_trial"])
+
+    def _new_cells(self) -> CellIndex:
+        return CellIndex(self._states, self._entry_ids, self._recall, k=self._k, queries=self._queries)
 
 
 def milliseconds(index: ExactIndex | CellIndex, queries: NDArray[np.float32], k: int) -> float:

@@ -47,8 +47,8 @@ class CellIndex:
     """The approximate neighbour index over all action buffers.
 
     It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps short codes of them, cell by
-    cell. `recall` is the share of true neighbours to find. `queries` are recent look-ups, where somebody has kept them
-    already, and k their number of neighbours.
+    cell. `recall` is the share of the k true neighbours to find. `queries` are recent look-ups, where somebody has kept
+    them already.
     """
 
     name = active = "cells"
@@ -60,8 +60,8 @@ class CellIndex:
         entry_ids: NDArray[np.int64],
         recall: float = AgentConfig.recall,
         *,
+        k: int = AgentConfig.k,
         queries: RecentQueries | None = None,
-        k: int = 1,
     ) -> None:
         self.n_actions, capacity, dim = states.shape
         self._states = states
@@ -105,18 +105,17 @@ class CellIndex:
         states: float32 (n, dim), wanted: bool (n, n_actions). Returns slots, int64 (n, n_actions, k), -1 where
         there are fewer than k, and their squared distances, float64 (n, n_actions, k).
         """
-        self._k = k
-        return self._search(states, wanted, self._reads, k + self._spare)
+        return self._search(states, wanted, k, self._reads, self._spare)
 
     def asked(self, states: NDArray[np.float32]) -> None:
         """States were looked up: the next cells are tried on some of them."""
         self._queries.add(states)
 
     def _search(
-        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], reads: int, n_candidates: int
+        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int, reads: int, spare: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        slots = np.full((*wanted.shape, self._k), -1, np.int64)
-        squared = np.full((*wanted.shape, self._k), np.inf)
+        slots = np.full((*wanted.shape, k), -1, np.int64)
+        squared = np.full((*wanted.shape, k), np.inf)
         cells = self._cells
         if cells is None or not wanted.any():
             return slots, squared
@@ -127,7 +126,7 @@ class CellIndex:
         def search_some_rows(share: int) -> None:
             search_rows(
                 self._states, self._entry_ids, self._sizes, *coding, states, wanted, share, threads,
-                reads, n_candidates, slots, squared,
+                reads, k + spare, slots, squared,
             )  # fmt: skip
 
         def search_some_lanes(share: int) -> None:
@@ -136,7 +135,7 @@ class CellIndex:
         if len(wanted) > 1 or threads == 1:
             on_all_cores(search_some_rows, threads)
         else:
-            kept = np.full((threads, self.n_actions, n_candidates), NOTHING, np.int64)
+            kept = np.full((threads, self.n_actions, k + spare), NOTHING, np.int64)
             on_all_cores(search_some_lanes, threads)
             merge_candidates(kept)
             rank_candidates(
@@ -194,12 +193,14 @@ class CellIndex:
             some = slice(None, None, max(1, len(slots) // len(self._queries.kept)))
             queries = self._states[actions[some], slots[some]]
         wanted = np.ones((len(queries), self.n_actions), np.bool_)
-        _, truth = self._search(queries, wanted, len(self._cells), 16 * self._k + SPARES[-1])  # as good as exact
+        _, truth = self._search(
+            queries, wanted, self._k, len(self._cells), 15 * self._k + SPARES[-1]
+        )  # as good as exact
         there = np.isfinite(truth)
         farthest = np.where(there, truth, -np.inf).max(axis=2, keepdims=True)
 
         def recall(reads: int) -> float:
-            _, found = self._search(queries, wanted, reads, self._k + self._spare)
+            _, found = self._search(queries, wanted, self._k, reads, self._spare)
             return int(np.count_nonzero(found <= farthest)) / max(1, int(np.count_nonzero(there)))
 
         for self._spare in SPARES:
@@ -221,20 +222,19 @@ class CellIndex:
             "made_for": self._made_for,
             "reads": self._reads,
             "spare": self._spare,
-            "k": self._k,
             "seen": self._queries.seen,
         }
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The cells, the cell of each entry in slot order, and the recent queries."""
-        kept: dict[str, NDArray[Any]] = {"queries": self._queries.kept}
+        kept: dict[str, NDArray[Any]] = {"queries": self._queries.kept.copy()}
         if self._cells is not None:
             kept |= {
-                "low": self._low,
-                "steps": self._steps,
-                "regions": self._cells.regions,
-                "centres": self._cells.centres,
-                "first": self._cells.first,
+                "low": self._low.copy(),
+                "steps": self._steps.copy(),
+                "regions": self._cells.regions.copy(),
+                "centres": self._cells.centres.copy(),
+                "first": self._cells.first.copy(),
                 "cell_of": self._rows.cells_of(*all_entries(self._sizes)),
             }
         return kept
@@ -249,14 +249,14 @@ class CellIndex:
         """Take in the entries in these slots, in the cells of which `settings()` and `tensors()` were kept."""
         self._scale = float(settings["scale"])
         self._changes, self._made_for = int(settings["changes"]), int(settings["made_for"])
-        self._reads, self._spare, self._k = (int(settings[name]) for name in ("reads", "spare", "k"))
+        self._reads, self._spare = int(settings["reads"]), int(settings["spare"])
         self._queries.kept, self._queries.seen = tensors["queries"].copy(), int(settings["seen"])
         if "cell_of" not in tensors:
             return self.put(actions, slots)
         regions, centres, first, cell_of = (tensors[name] for name in ("regions", "centres", "first", "cell_of"))
         width = parts_of(self._states.shape[2]) * PART
         fits = (
-            min(self._reads, self._spare, self._k) >= 1
+            min(self._reads, self._spare) >= 1
             and 0.0 < self._scale < np.inf
             and bool(np.isfinite(tensors["low"]).all())
             and tensors["low"].shape == self._low.shape

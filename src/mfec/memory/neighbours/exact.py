@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.config import AgentConfig
 from mfec.memory.neighbours.codes import (
     BLOCK,
     LEVELS,
@@ -40,13 +41,15 @@ class ExactIndex:
     """The exact neighbour index over all action buffers.
 
     It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps their codes. It finds all
-    neighbours, whatever share of them (`recall`) is asked for.
+    neighbours, whatever their share (`recall`) and number (k) that an index is to be set for.
     """
 
     name = active = "exact"
     approximate = False
 
-    def __init__(self, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float = 1.0) -> None:
+    def __init__(
+        self, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float = 1.0, *, k: int = AgentConfig.k
+    ) -> None:
         n_actions, capacity, dim = states.shape
         self.n_actions = n_actions
         self._states = states

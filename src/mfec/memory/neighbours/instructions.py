@@ -98,7 +98,7 @@ def _has_dots_of_bytes() -> bool:
     asked_for = getattr(config, "CPU_FEATURES", None)
     if asked_for is not None:
         return "+avx512vnni" in asked_for
-    return bool(binding.get_host_cpu_features().get("avx512vnni"))
+    return bool(getattr(config, "ENABLE_AVX", True) and binding.get_host_cpu_features().get("avx512vnni"))
 
 
 def _add_dots_of_bytes(builder: Any, dots: Any, line: Any, four: Any) -> Any:
