@@ -46,9 +46,7 @@ def main() -> None:
     parser.add_argument(
         "--churn", type=int, nargs="*", default=[10_000, 100_000], help="entries at which to replace all"
     )
-    parser.add_argument(
-        "--peer-entries", type=int, default=1_000_000, help="above this, peers hold one action's buffer"
-    )
+    parser.add_argument("--peer-entries", type=int, default=1_000_000, help="above, peers hold one action's buffer")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -147,7 +145,7 @@ def measure_ours(
         for done in range(0, 3 * entries, EPISODE):
             for action in range(n_actions):
                 write(action, streams[action].take(min(EPISODE, 3 * entries - done)))
-            if done // EPISODE % 8 == 0:
+            if done % (40 * EPISODE) == 0:
                 look_up(memory, queries)
         tensors = memory.tensors()
         now = tensors["states"].reshape(n_actions, entries, dim)
@@ -157,9 +155,7 @@ def measure_ours(
 
 def look_up(memory: EpisodicMemory, queries: np.ndarray) -> None:
     """Look some queries up, spread over all of them."""
-    for query in queries[::67]:
-        memory.estimate(np.repeat(query[None], 16, axis=0)[:1])
-        memory.estimate(query[None])
+    memory.estimate(queries[:: HELD_OUT // 1000])
 
 
 def measure_peer(

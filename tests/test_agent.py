@@ -185,10 +185,10 @@ def entries(agent: MFEC) -> dict:
 
 
 def everything(agent: MFEC, path: Path, *, but: tuple[str, ...] = ()) -> tuple[dict, dict]:
-    """All that makes an agent, as `save` writes it, but for the seconds its searches took and what is named."""
+    """All that makes an agent, as `save` writes it, but for the seconds it took and what is named."""
     agent.save(path)
     state, tensors = read_checkpoint(path, kind="agent")
-    del state["tally"]["lookup_seconds"]
+    del state["tally"]["lookup_seconds"], state["tally"]["write_seconds"]
     for name in but:
         del state[name]
     digests = {
@@ -415,6 +415,7 @@ def test_what_many_lanes_stored_matches_exactly_for_one_observation():
 
 CART_POLE = partial(gymnasium.make, "CartPole-v1")
 LITTLE = {"capacity": 30, "k": 4, "eviction": "used"}
+CELLS = {"index": "cells"}
 RUNS = {  # environment, frames, when it is saved (as shares of the run), settings
     "cart pole": (CART_POLE, 600, (0.0, 0.3, 0.9), {"epsilon": 0.1}),
     "8 cart poles": (partial(side_by_side, CART_POLE, 8), 1600, (0.0, 0.5, 0.99), {"epsilon": 0.1}),
@@ -423,7 +424,22 @@ RUNS = {  # environment, frames, when it is saved (as shares of the run), settin
     "qbert, little memory": (partial(qbert, None), 3000, (0.3, 0.9), LITTLE),
     "8 qberts": (partial(qbert, 8), 4800, (0.2, 0.9), {}),
     "8 qberts, little memory": (partial(qbert, 8), 4800, (0.8,), LITTLE),
-}
+    "cart pole, cells": (CART_POLE, 2400, (0.0, 0.3, 0.6, 0.9), CELLS | {"epsilon": 0.1, "capacity": 700}),
+    "8 cart poles, cells": (partial(side_by_side, CART_POLE, 8), 2400, (0.3, 0.8), CELLS | {"epsilon": 0.1}),
+    # Whole numbers: most neighbours are as far as others, and as many bytes of code.
+    "walk, cells": (partial(Walk, length=40), 2400, (0.2, 0.5, 0.8), CELLS | {"k": 4}),
+    "8 walks, cells": (partial(side_by_side, partial(Walk, length=40), 8), 2400, (0.2, 0.7), CELLS | {"k": 4}),
+    "8 walks, little memory, cells": (
+        partial(side_by_side, partial(Walk, lives=2), 8), 800, (0.1, 0.33, 0.8), CELLS | LITTLE | {"capacity": 10},
+    ),
+    "qbert, cells": (partial(qbert, None), 3000, (0.2, 0.7), CELLS),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _make_cells_often(monkeypatch):
+    """So that short runs make them anew as well."""
+    monkeypatch.setattr("mfec.memory.neighbours.cells.SMALLEST_CHANGE", 100)
 
 
 def make_agent(name: str, seed: int = 0) -> MFEC:
@@ -613,6 +629,29 @@ def test_predict_leaves_the_memory_and_learning_alone(deterministic, tmp_path):
     assert everything(disturbed, tmp_path / "disturbed", but=("playing",)) == expected
 
 
+@pytest.mark.parametrize("name", ["cart pole, cells", "8 walks, cells"])
+def test_looking_into_an_agent_leaves_its_cells_alone(name, tmp_path):
+    """They set themselves by what was looked up to learn, not by what was asked between steps."""
+    _, total_frames, *_ = RUNS[name]
+    watched = CART_POLE() if "cart pole" in name else Walk(length=40)
+    rng = np.random.default_rng(0)
+
+    class Watch(Callback):
+        def on_step(self, agent):
+            far = rng.normal(0, 100, (5, agent.memory.dim)).astype(np.float32)
+            agent.predict(far)
+            agent.predict(far[0], deterministic=True)
+            agent.memory.estimate(far, mark_used=False)
+            agent.memory.neighbours(far[0], action=1)
+            if agent.frames % 480 == 0:
+                evaluate_policy(agent, watched, n_eval_episodes=2, warn=False)
+
+    expected = everything(make_agent(name).learn(total_frames), tmp_path / "alone", but=("playing",))
+    disturbed = make_agent(name).learn(total_frames, callback=Watch())
+    assert disturbed.memory.active_index == "cells"
+    assert everything(disturbed, tmp_path / "watched", but=("playing",)) == expected
+
+
 def test_a_generator_of_ones_own_decides_what_predict_draws():
     agent = MFEC(Walk(), capacity=100, seed=0)
     observations = np.zeros((100, 2), np.float32)
@@ -689,8 +728,8 @@ def test_stable_baselines3_evaluates_the_agent_on_atari():
 # -- Bad data ---------------------------------------------------------------------------------------------------------
 
 FAULTS = ["nan reward", "inf reward", "-inf reward", "nan observation"]
-# A repeated step draws random numbers again, so these agents make no use of them.
-PLAIN = {"epsilon": 0.0, "ties": "first", "k": 2, "capacity": 200}
+# A repeated step draws random numbers and looks its state up again, so these agents make no use of either.
+PLAIN = {"epsilon": 0.0, "ties": "first", "k": 2, "capacity": 200, "index": "exact"}
 STREAMS = ("exploration", "ties")
 
 

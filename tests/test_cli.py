@@ -96,8 +96,8 @@ def test_without_a_command_the_usage_is_shown(capsys):
 
 def test_options_reach_the_run(tmp_path):
     agent = AgentConfig(
-        k=3, gamma=0.5, epsilon=0.25, capacity=77, embedding="random_projection", dim=5, index="exact",
-        eviction="used", update="replace", few_neighbours="zero", ties="first", episode="game",
+        k=3, gamma=0.5, epsilon=0.25, capacity=77, embedding="random_projection", dim=5, index="cells",
+        recall=0.5, eviction="used", update="replace", few_neighbours="zero", ties="first", episode="game",
     )  # fmt: skip
     environment = EnvConfig(n_envs=2, frame_stack=3, sticky_actions=0.125, max_frames=80)
     options = [
@@ -130,6 +130,10 @@ def test_defaults_are_those_of_the_configuration(tmp_path, monkeypatch):
     (["--total-frames", "0"], "total_frames must be at least 1, not 0"),
     (["--seed", "-1"], "a seed must not be negative"),
     (["--eviction", "oldest"], "oldest"),
+    (["--index", "tree"], "'tree' for argument '--index'. Expected one of ('exact', 'cells', 'graph', 'auto')"),
+    (["--recall", "0"], "recall must lie above 0 and not above 1, not 0.0"),
+    (["--recall", "1.01"], "recall must lie above 0 and not above 1, not 1.01"),
+    (["--recall", "nan"], "recall must lie above 0 and not above 1, not nan"),
     (["--frame-stack", "4"], "are for Atari games, not for CartPole-v1"),
     (["--colour", "red"], "--colour"),
 ])  # fmt: skip

@@ -164,7 +164,7 @@ def test_the_command_runs_from_the_wheel(wheel, tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "NUMBA_DISABLE_JIT": "1"},
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[0] == str(tmp_path / "installed" / "mfec" / "__init__.py")

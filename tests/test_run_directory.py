@@ -19,7 +19,7 @@ CONFIG = RunConfig("FrozenLake-v1", 5000, 3, AgentConfig(k=5, embedding="identit
 EPISODES_HEADER = "frames,episode,return,length_frames\n"
 PROGRESS_HEADER = (
     "frames,seconds,steps_per_second,return_mean_100,"
-    "exact_match_rate,exact_match_rate_chosen,memory_entries,lookup_ms\n"
+    "exact_match_rate,exact_match_rate_chosen,memory_entries,memory_bytes,lookup_ms,write_ms,recall\n"
 )
 
 agents = st.builds(
@@ -29,6 +29,8 @@ agents = st.builds(
     epsilon=st.floats(0, 1),
     capacity=st.integers(1, 2**62),
     embedding=st.sampled_from(["random_projection", "identity"]),
+    index=st.sampled_from(["exact", "cells", "graph", "auto"]),
+    recall=st.floats(0, 1, exclude_min=True),
     eviction=st.sampled_from(["updated", "used"]),
     update=st.sampled_from(["max", "replace"]),
     few_neighbours=st.sampled_from(["infinity", "mean", "zero"]),
@@ -108,6 +110,7 @@ def test_a_run_goes_on_with_the_same_settings_only(run):
         "seed": replace(CONFIG, seed=4),
         "k": replace(CONFIG, agent=replace(CONFIG.agent, k=6)),
         "gamma": replace(CONFIG, agent=replace(CONFIG.agent, gamma=0.5)),
+        "index": replace(CONFIG, agent=replace(CONFIG.agent, index="exact")),
         "embedding": replace(CONFIG, agent=replace(CONFIG.agent, embedding="random_projection")),
         "n_envs": replace(CONFIG, environment=replace(CONFIG.environment, n_envs=3)),
     }
@@ -131,7 +134,7 @@ def test_tables_read_back_by_column(run):
     with run.episodes_file.open("a") as file:
         file.write("120,1,2.5,120\n200,2,-1e-07,80\n")
     with run.progress_file.open("a") as file:
-        file.write("100,0.5,200.0,,0.25,0.5,10,0.1\n")
+        file.write("100,0.5,200.0,,0.25,0.5,10,5000,0.1,0.02,\n")
     assert run.episodes() == {
         "frames": [120.0, 200.0],
         "episode": [1.0, 2.0],
@@ -141,6 +144,8 @@ def test_tables_read_back_by_column(run):
     progress = run.progress()
     assert progress["frames"] == [100.0]
     assert math.isnan(progress["return_mean_100"][0])  # no game has ended yet
+    assert (progress["memory_bytes"], progress["lookup_ms"], progress["write_ms"]) == ([5000.0], [0.1], [0.02])
+    assert math.isnan(progress["recall"][0])  # the search is exact
 
 
 def test_a_row_that_was_not_written_to_its_end_is_left_out(run):
@@ -160,7 +165,7 @@ def test_a_table_that_cannot_be_read_is_named(run, text):
 
 def test_what_was_written_after_the_checkpoint_is_cut(run):
     games = [f"{100 * i},{i},1.0,100\n" for i in range(1, 8)]
-    rows = [f"{100 * i},1.0,2.0,1.0,0.5,0.5,{i},0.1\n" for i in range(1, 8)]
+    rows = [f"{100 * i},1.0,2.0,1.0,0.5,0.5,{i},{500 * i},0.1,0.2,0.99\n" for i in range(1, 8)]
     run.episodes_file.write_text(EPISODES_HEADER + "".join(games) + "800,8,1.")  # the last one torn
     run.progress_file.write_text(PROGRESS_HEADER + "".join(rows) + "8")
     run.cut_tables(games=5, frames=540)
@@ -174,6 +179,25 @@ def test_what_was_written_after_the_checkpoint_is_cut(run):
     assert sorted(file.name for file in run.path.iterdir()) == ["config.toml", "episodes.csv", "progress.csv"]
 
 
+def test_progress_of_an_earlier_version_gets_the_new_columns(run):
+    older = "frames,seconds,steps_per_second,return_mean_100,exact_match_rate,exact_match_rate_chosen,"
+    older += "memory_entries,lookup_ms\n"
+    run.progress_file.write_text(older + "100,0.5,200.0,,0.25,0.5,10,0.1\n200,1.0,200.0,1.5,0.25,0.5,20,0.2\n300,1.")
+    expected = PROGRESS_HEADER + "100,0.5,200.0,,0.25,0.5,10,,0.1,,\n200,1.0,200.0,1.5,0.25,0.5,20,,0.2,,\n"
+    for _ in range(2):  # what was brought over stays as it is
+        run.cut_tables(games=0, frames=250)
+        assert run.progress_file.read_text() == expected
+    progress = run.progress()
+    assert progress["lookup_ms"] == [0.1, 0.2]
+    assert all(math.isnan(number) for name in ("memory_bytes", "write_ms", "recall") for number in progress[name])
+
+
+def test_progress_of_an_earlier_version_without_a_row_gets_the_new_columns(run):
+    run.progress_file.write_text("frames,seconds,memory_entries,lookup_ms\n")
+    run.cut_tables(games=0, frames=250)
+    assert run.progress_file.read_text() == PROGRESS_HEADER
+
+
 def test_a_table_with_fewer_games_than_the_checkpoint_is_an_error(run):
     run.episodes_file.write_text(EPISODES_HEADER + "120,1,2.5,120\n")
     with pytest.raises(RunDirectoryError, match=r"episodes\.csv has 1 games, the checkpoint 2"):
@@ -182,7 +206,7 @@ def test_a_table_with_fewer_games_than_the_checkpoint_is_an_error(run):
 
 @pytest.mark.parametrize(("name", "text"), [
     ("episodes.csv", None), ("episodes.csv", ""),
-    ("progress.csv", None), ("progress.csv", ""), ("progress.csv", PROGRESS_HEADER + "many,1,1,1,1,1,1,1\n"),
+    ("progress.csv", None), ("progress.csv", ""), ("progress.csv", PROGRESS_HEADER + "many,1,1,1,1,1,1,1,1,1,1\n"),
 ])  # fmt: skip
 def test_tables_that_cannot_be_cut_are_named(run, name, text):
     if text is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pty
 import re
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,72 @@ def test_a_message_is_printed_as_it_is(monkeypatch):
     said = io.StringIO()
     Display(10, Console(file=said, width=30)).say("cannot save [/runs]/[a]: [Errno 28] No space left on device")
     assert said.getvalue() == "cannot save [/runs]/[a]: [Errno 28] No space left on device\n"
+
+
+# -- What the package logs ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[logging.NOTSET, logging.DEBUG, logging.ERROR], ids=logging.getLevelName)
+def package_log(request: pytest.FixtureRequest) -> Iterator[logging.Logger]:
+    """The package's logger, at a level that somebody has set."""
+    log = logging.getLogger("mfec")
+    before = log.level
+    log.setLevel(request.param)
+    yield log
+    log.setLevel(before)
+
+
+def test_what_the_package_logs_is_shown_while_the_display_is_open(package_log):
+    said = io.StringIO()
+    with Display(10, Console(file=said, width=30)):
+        logging.getLogger("mfec.memory").info("%s entries: [/searching] cells, %.2f ms a look-up", "65,536", 0.5)
+        package_log.warning("take care")
+        logging.getLogger("mfec.memory").debug("a detail")
+        logging.getLogger("numba").warning("somebody else")
+    logging.getLogger("mfec.memory").error("when it is closed")
+    assert said.getvalue() == "65,536 entries: [/searching] cells, 0.50 ms a look-up\ntake care\n"
+
+
+def test_a_closed_display_leaves_the_logger_as_it_was(package_log):
+    before = package_log.level, package_log.handlers[:]
+    display_of_a_run = Display(10, Console(file=io.StringIO()))
+    for _ in range(2):
+        with display_of_a_run:
+            assert len(package_log.handlers) == len(before[1]) + 1
+            assert package_log.level == logging.INFO
+        assert (package_log.level, package_log.handlers) == before
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_display_that_an_error_closed_leaves_the_logger_as_it_was(package_log, terminal, error):
+    before = package_log.level, package_log.handlers[:]
+    said = io.StringIO()
+    with pytest.raises(error), Display(10, Console(file=said, force_terminal=terminal)):
+        raise error
+    assert (package_log.level, package_log.handlers) == before
+    shown = said.getvalue()
+    package_log.error("nobody shows this")
+    assert said.getvalue() == shown
+
+
+def test_on_a_terminal_a_message_stands_above_the_live_line(monkeypatch):
+    monkeypatch.setattr(display, "LIVE_SECONDS", 0.0)
+
+    class Told(Shown):
+        def on_step(self, agent: MFEC) -> None:
+            super().on_step(agent)
+            if agent.frames == 10:
+                logging.getLogger("mfec.memory").info("searching cells from now on")
+
+    said = io.StringIO()
+    with Display(20, Console(file=said, force_terminal=True, width=200)) as shown:
+        MFEC("FrozenLake-v1", capacity=50, seed=0).learn(20, Told(shown))
+    text = ESCAPES.sub("", said.getvalue())
+    assert text.count("searching cells from now on") == 1
+    after = text.partition("searching cells from now on")[2]
+    assert after.startswith("\n")
+    assert LINE.search(after)["frames"] == "10"  # the line is drawn again below
 
 
 # -- The command ------------------------------------------------------------------------------------------------------

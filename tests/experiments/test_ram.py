@@ -13,34 +13,96 @@ import pytest
 
 from mfec import MFEC, EpisodicMemory
 from mfec.cli import main
-from mfec.config import AgentConfig, RunConfig
+from mfec.config import AgentConfig, IndexName, RunConfig
 from mfec.experiments.ram import RamReport, TooLarge, physical_ram, show_bytes
+from mfec.memory.neighbours.exact import ExactIndex
 
 OVERCOMMIT, MEMINFO = Path("/proc/sys/vm/overcommit_memory"), Path("/proc/meminfo")
 
 
-def report(
-    capacity: int, total_frames: int = 10**9, n_actions: int = 3, dim: int = 8, frame_skip: int = 1
-) -> RamReport:
-    return RamReport.of(n_actions, dim, RunConfig("qbert", total_frames, 0, AgentConfig(capacity=capacity)), frame_skip)
+def report(capacity: int, total_frames: int = 10**9, *, index: IndexName = "auto", frame_skip: int = 1) -> RamReport:
+    """For 3 actions and states of 8 numbers."""
+    config = RunConfig("qbert", total_frames, 0, AgentConfig(capacity=capacity, index=index))
+    return RamReport.of(3, 8, config, frame_skip)
+
+
+def full_memory(capacity: int, index: IndexName) -> EpisodicMemory:
+    memory = EpisodicMemory(3, 8, capacity=capacity, index=index)
+    n = 3 * capacity
+    memory.write(np.random.default_rng(0).standard_normal((n, 8)), np.arange(n) % 3, np.zeros(n))
+    assert memory.sizes.tolist() == [capacity] * 3
+    return memory
 
 
 # -- Numbers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("capacity", [1, 16, 100])
-def test_the_report_is_the_size_of_a_full_memory(capacity):
-    memory = EpisodicMemory(3, 8, capacity=capacity)
-    rng = np.random.default_rng(0)
-    n = 3 * capacity
-    memory.write(rng.standard_normal((n, 8)), np.arange(n) % 3, np.zeros(n))
-    assert memory.sizes.tolist() == [capacity] * 3
-    assert report(capacity).full == memory.nbytes
+@pytest.mark.parametrize("index", ["exact", "cells", "graph"])
+def test_the_report_is_the_size_of_a_full_memory(index, capacity):
+    assert report(capacity, index=index).full == full_memory(capacity, index).nbytes
 
 
+@pytest.mark.parametrize("capacity", [1, 16, 100])
+def test_the_report_for_auto_has_room_for_both_of_its_indexes(capacity):
+    """They stand side by side during a trial; before and after it one of them is there."""
+    exact, cells, auto = (full_memory(capacity, index) for index in ("exact", "cells", "auto"))
+    entries = 3 * capacity * EpisodicMemory.bytes_per_entry(8) - 3 * capacity * ExactIndex.bytes_per_entry(8)
+    tables = exact.nbytes - 3 * capacity * EpisodicMemory.bytes_per_entry(8)
+    assert auto.active_index == "exact"
+    assert auto.nbytes == exact.nbytes
+    assert report(capacity).full == exact.nbytes + cells.nbytes - entries - tables
+
+
+def test_a_change_to_cells_is_seen_in_the_bytes_of_a_memory(monkeypatch):
+    monkeypatch.setattr("mfec.memory.neighbours.auto.FIRST_TRIAL", 40)
+    monkeypatch.setattr("mfec.memory.neighbours.auto.milliseconds", lambda index, *_: float(index.active == "exact"))
+    memory = EpisodicMemory(3, 8, capacity=20, index="auto")
+    memory.estimate(np.zeros((1, 8)))  # a trial needs something that was looked up
+    memory.write(np.random.default_rng(0).standard_normal((60, 8)), np.arange(60) % 3, np.zeros(60))
+    assert memory.active_index == "cells"
+    assert memory.nbytes == full_memory(20, "cells").nbytes < report(20).full
+
+
+@pytest.mark.skipif(not MEMINFO.exists(), reason="needs /proc")
+@pytest.mark.parametrize("index", ["exact", "cells"])
+def test_a_full_memory_takes_from_the_system_what_was_announced(index):
+    """Nearly, when what was freed along the way has gone back to the system."""
+    program = """if True:
+        import ctypes, sys
+        from pathlib import Path
+        import numpy as np
+        from mfec import EpisodicMemory
+
+        def resident():
+            ctypes.CDLL(None).malloc_trim(0)
+            lines = Path("/proc/self/status").read_text().splitlines()
+            return 1024 * int(next(line for line in lines if line.startswith("VmRSS:")).split()[1])
+
+        def fill(capacity):
+            memory = EpisodicMemory(4, 64, capacity=capacity, index=sys.argv[1])
+            rng = np.random.default_rng(0)
+            for _ in range(0, 5 * capacity, 1000):
+                states = rng.standard_normal((1000, 64), np.float32)
+                memory.write(states, np.arange(1000) % 4, np.zeros(1000))
+                memory.estimate(states[:2] + np.float32(0.01))
+            return memory
+
+        fill(2000)  # compiled now, and threads are running
+        before = resident()
+        memory = fill(40_000)
+        assert memory.sizes.tolist() == [40_000] * 4
+        print((resident() - before) / EpisodicMemory.bytes_when_full(4, 64, 40_000, sys.argv[1]))
+    """
+    ended = subprocess.run([sys.executable, "-c", program, index], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert 0.9 < float(ended.stdout) < 1.2
+
+
+@pytest.mark.parametrize("index", ["exact", "cells", "auto"])
 @pytest.mark.parametrize(("env", "frame_skip", "frames"), [("FrozenLake-v1", 1, 700), ("qbert", 4, 2000)])
-def test_no_run_grows_beyond_what_was_announced_for_it(env, frame_skip, frames):
-    agent = MFEC(env, capacity=5000, seed=0)
+def test_no_run_grows_beyond_what_was_announced_for_it(env, frame_skip, frames, index):
+    agent = MFEC(env, capacity=5000, index=index, seed=0)
     config = RunConfig(env, frames, 0, agent.config)
     announced = RamReport.of(agent.n_actions, agent.embedding.dim, config, frame_skip)
     agent.learn(frames)
@@ -82,11 +144,13 @@ def too_large_for_this_machine() -> int:
     return int(1.2 * physical_ram() / EpisodicMemory.bytes_when_full(6, 64, 2**20) * 2**20)
 
 
-def test_a_run_says_before_it_starts_how_large_its_memory_can_grow(tmp_path, capsys):
+@pytest.mark.parametrize("index", ["exact", "cells", "auto"])
+def test_a_run_says_before_it_starts_how_large_its_memory_can_grow(tmp_path, capsys, index):
     arguments = ["--total-frames", "200", "--capacity", "123456", "--out", str(tmp_path)]
+    arguments += [] if index == "auto" else ["--index", index]
     assert main(["train", "FrozenLake-v1", *arguments]) == 0
     first = capsys.readouterr().out.splitlines()[0]
-    full = show_bytes(EpisodicMemory.bytes_when_full(4, 16, 123_456))
+    full = show_bytes(EpisodicMemory.bytes_when_full(4, 16, 123_456, index))
     assert first.startswith(f"memory: 4 x 123,456 entries can grow to {full}, at most ")
     assert first.endswith(f"this machine has {show_bytes(physical_ram())}")
 

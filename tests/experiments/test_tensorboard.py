@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -21,14 +22,19 @@ def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
-def test_events_are_the_rows_of_progress(tmp_path):
-    arguments = ["--total-frames", "20500", "--capacity", "200", "--out", str(tmp_path)]
-    assert main(["train", "FrozenLake-v1", *arguments]) == 0
+@pytest.mark.parametrize(("env", "index"), [("FrozenLake-v1", "auto"), ("CartPole-v1", "cells")])
+def test_events_are_the_rows_of_progress(tmp_path, env, index):
+    arguments = ["--total-frames", "20500", "--capacity", "200", "--index", index, "--out", str(tmp_path)]
+    assert main(["train", env, *arguments]) == 0
     progress = RunDirectory(tmp_path).progress()
     frames = [int(number) for number in progress.pop("frames")]
     assert frames == [10_000, 20_000]
+    if index == "auto":  # so small a memory is searched exactly, and there is no recall to tell
+        assert all(math.isnan(number) for number in progress.pop("recall"))
     read = scalars(tmp_path)
     assert set(read) == {f"mfec/{name}" for name in progress}
+    assert {"mfec/memory_bytes", "mfec/write_ms"} < set(read)
+    assert ("mfec/recall" in read) == (index == "cells")
     for name, column in progress.items():
         assert [step for step, _ in read[f"mfec/{name}"]] == frames
         assert [value for _, value in read[f"mfec/{name}"]] == pytest.approx(column, rel=1e-6)

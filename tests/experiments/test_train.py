@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
+import math
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -23,7 +25,7 @@ from PIL import Image
 from rich.console import Console
 
 from mfec import MFEC
-from mfec.checkpoint import read_checkpoint
+from mfec.checkpoint import read_checkpoint, write_checkpoint
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig
 from mfec.experiments.train import Stopped, _stop_signals, train
@@ -31,9 +33,10 @@ from mfec.run_directory import RunDirectory, RunDirectoryError
 
 EPISODES_HEADER = "frames,episode,return,length_frames"
 PROGRESS_HEADER = (
-    "frames,seconds,steps_per_second,return_mean_100,exact_match_rate,exact_match_rate_chosen,memory_entries,lookup_ms"
+    "frames,seconds,steps_per_second,return_mean_100,exact_match_rate,exact_match_rate_chosen,"
+    "memory_entries,memory_bytes,lookup_ms,write_ms,recall"
 )
-CLOCKS = {"seconds", "steps_per_second", "lookup_ms"}
+CLOCKS = {"seconds", "steps_per_second", "lookup_ms", "write_ms", "recall"}  # recall is checked when there is time
 SMALL = AgentConfig(capacity=2000)
 
 
@@ -107,11 +110,13 @@ def test_progress_is_a_row_every_ten_thousand_frames(finished):
     for name in ("exact_match_rate", "exact_match_rate_chosen"):
         assert all(0.0 < rate <= 1.0 for rate in progress[name])
     assert 0 < progress["memory_entries"][0] <= progress["memory_entries"][1] <= 16 * 4
+    assert all(math.isnan(recall) for recall in progress["recall"])  # so few entries are searched exactly
+    assert all(row.endswith(",") for row in finished.progress_file.read_text().splitlines()[1:])
     assert 0 < progress["seconds"][0] < progress["seconds"][1]
-    assert all(number > 0 for name in ("steps_per_second", "lookup_ms") for number in progress[name])
+    assert all(number > 0 for name in ("steps_per_second", "lookup_ms", "write_ms") for number in progress[name])
 
 
-def test_match_rates_are_those_of_the_steps_since_the_last_row(finished):
+def test_match_rates_are_those_of_the_steps_since_the_last_row_and_sizes_those_of_the_memory(finished):
     agent = MFEC("FrozenLake-v1", capacity=2000, seed=5)
     past = Counter()
     for row, frames in enumerate((10_000, 20_000)):
@@ -121,6 +126,18 @@ def test_match_rates_are_those_of_the_steps_since_the_last_row(finished):
         assert counts["steps"] == 10_000
         assert progress["exact_match_rate"] == pytest.approx(counts["exact"] / counts["lookups"], abs=1e-6)
         assert progress["exact_match_rate_chosen"] == pytest.approx(counts["exact_chosen"] / 10_000, abs=1e-6)
+        assert (progress["memory_entries"], progress["memory_bytes"]) == (len(agent.memory), agent.memory.nbytes)
+
+
+def test_the_time_of_writing_is_that_of_the_steps_since_the_last_row(tmp_path, monkeypatch):
+    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 10)
+    run, _ = quiet_train(RunConfig("CartPole-v1", 600, 0, SMALL), tmp_path / "run")
+    progress, ends = run.progress(), run.episodes()["frames"]
+    assert len(progress["frames"]) == 60
+    for frames, milliseconds in zip(progress["frames"], progress["write_ms"], strict=True):
+        written = any(frames - 10 < end <= frames for end in ends)
+        assert milliseconds > 0 if written else milliseconds == 0
+    assert {milliseconds > 0 for milliseconds in progress["write_ms"]} == {True, False}
 
 
 def test_speed_counts_the_steps_since_the_run_went_on(tmp_path, monkeypatch):
@@ -191,6 +208,7 @@ def test_a_finished_run_says_so(finished, capsys):
 @pytest.mark.parametrize(("option", "value", "name"), [
     ("--k", "5", "k"), ("--gamma", "0.5", "gamma"), ("--seed", "6", "seed"), ("--n-envs", "2", "n_envs"),
     ("--embedding", "random_projection", "embedding"), ("--eviction", "used", "eviction"), ("--ties", "first", "ties"),
+    ("--index", "cells", "index"), ("--recall", "0.9", "recall"),
 ])  # fmt: skip
 def test_a_run_does_not_go_on_with_another_setting(finished, capsys, option, value, name):
     before = files_of(finished.path)
@@ -242,6 +260,45 @@ def test_tables_that_lack_games_of_the_checkpoint_are_an_error(tmp_path):
     run.episodes_file.write_text(EPISODES_HEADER + "\n")
     with pytest.raises(RunDirectoryError, match=r"episodes\.csv has 0 games, the checkpoint"):
         quiet_train(replace(config, total_frames=900), tmp_path / "run", resume=True)
+
+
+NEWER = ("memory_bytes", "write_ms", "recall")  # columns that came with the approximate index
+
+
+def make_older(run: RunDirectory) -> list[dict[str, str]]:
+    """Make of a run what the version before them would have left; the rows of its progress."""
+    header, *rows = (line.split(",") for line in run.progress_file.read_text().splitlines())
+    kept = [{name: value for name, value in zip(header, row, strict=True) if name not in NEWER} for row in rows]
+    lines = [",".join(name for name in header if name not in NEWER), *(",".join(row.values()) for row in kept)]
+    run.progress_file.write_text("".join(line + "\n" for line in lines))
+    state, tensors = read_checkpoint(run.checkpoint, kind="agent")
+    del state["tally"]["write_seconds"], state["memory"]["index_state"]
+    del state["config"]["recall"], state["memory"]["recall"]
+    run.config_file.write_text(re.sub(r"recall = .*\n", "", run.config_file.read_text()))
+    write_checkpoint(run.checkpoint, kind="agent", state=state, tensors=tensors)
+    return kept
+
+
+def test_a_run_of_an_earlier_version_goes_on_and_its_progress_gets_the_new_columns(tmp_path, monkeypatch):
+    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 500)
+    config = RunConfig("CartPole-v1", 1200, 0, replace(SMALL, index="exact"))
+    run, _ = quiet_train(config, tmp_path / "parts")
+    older = make_older(run)
+    assert len(older) == 2
+    assert "recall" not in run.progress_file.read_text()
+    quiet_train(replace(config, total_frames=2000), tmp_path / "parts", resume=True)
+    header, *rows = run.progress_file.read_text().splitlines()
+    assert header == PROGRESS_HEADER
+    rows = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
+    assert [row["frames"] for row in rows] == ["500", "1000", "1500", "2000"]
+    assert rows[:2] == [{name: row.get(name, "") for name in header.split(",")} for row in older]
+    assert all(float(row["memory_bytes"]) > 0 and float(row["write_ms"]) > 0 for row in rows[2:])
+    assert float(rows[2]["seconds"]) > float(rows[1]["seconds"])
+
+    quiet_train(replace(config, total_frames=2000), tmp_path / "whole")
+    (games, progress, memory), expected = outcome(tmp_path / "parts"), outcome(tmp_path / "whole")
+    progress["memory_bytes"][:2] = expected[1]["memory_bytes"][:2]
+    assert (games, progress, memory) == expected
 
 
 # -- Seeds ------------------------------------------------------------------------------------------------------------

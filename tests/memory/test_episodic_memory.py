@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,23 @@ from hypothesis import strategies as st
 from mfec.checkpoint import CheckpointError, write_checkpoint
 from mfec.embeddings import RandomProjection
 from mfec.memory import EpisodicMemory, eviction
+from mfec.memory.neighbours import auto
 
 State = tuple[float, ...]
 Identity = int | bytes
+
+# While a buffer holds no more than are ranked by true distance, all of them are exact.
+INDEXES = ("exact", "cells", "auto")
+every_index = pytest.mark.parametrize("index", INDEXES)
+
+
+@pytest.fixture(autouse=True)
+def early_change() -> Iterator[None]:
+    """Let `auto` change from exact search to cells at 5 entries, not at 65,536, and whatever the clock says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto, "FIRST_TRIAL", 5)
+        patch.setattr(auto, "milliseconds", lambda index, *_: 1.0 if index.name == "exact" else 0.5)
+        yield
 
 
 # -- The reference ----------------------------------------------------------------------------------------------------
@@ -115,6 +130,7 @@ class Pair:
     def __init__(self, n_actions: int, dim: int, **options: Any) -> None:
         self.dim = dim
         self.memory = EpisodicMemory(n_actions, dim, **options)
+        del options["index"]
         self.reference = ReferenceMemory(n_actions, **options)
 
     def write(self, states: Sequence[State], actions: Sequence[int], returns: Sequence[float], names: Any) -> None:
@@ -205,28 +221,32 @@ def operations(draw: st.DrawFn) -> tuple[Any, ...]:
     return "estimate", states, draw(names(n)), draw(st.booleans())
 
 
+@every_index
 @given(options, st.sampled_from([1, 2, 4096]), st.lists(operations(), min_size=1, max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_any_sequence_of_reads_and_writes_equals_the_reference(
-    options: dict[str, Any], queue_length: int, sequence: list[tuple[Any, ...]]
+    index: str, options: dict[str, Any], queue_length: int, sequence: list[tuple[Any, ...]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(eviction, "QUEUE_LENGTH", queue_length)  # so that queues shorter than a buffer are met too
-        pair = Pair(N_ACTIONS, 2, **options)
+        pair = Pair(N_ACTIONS, 2, index=index, **options)
     for name, *arguments in sequence:
         getattr(pair, name)(*arguments)
         pair.compare_neighbours(arguments[0][0])
     pair.compare_entries()
 
 
+@every_index
 @pytest.mark.parametrize("eviction_rule", ["updated", "used"])
 @pytest.mark.parametrize("few_neighbours", ["infinity", "mean", "zero"])
 @pytest.mark.parametrize("update", ["max", "replace"])
-def test_a_thousand_reads_and_writes_equal_the_reference(eviction_rule: str, few_neighbours: str, update: str) -> None:
+def test_a_thousand_reads_and_writes_equal_the_reference(
+    index: str, eviction_rule: str, few_neighbours: str, update: str
+) -> None:
     """Longer than hypothesis goes, with three numbers in a state and mixed identities."""
     rng = random.Random(f"{eviction_rule} {few_neighbours} {update}")
     pair = Pair(
-        3, 3, capacity=rng.randint(5, 20), k=rng.randint(2, 5),
+        3, 3, capacity=rng.randint(5, 20), k=rng.randint(2, 5), index=index,
         eviction=eviction_rule, update=update, few_neighbours=few_neighbours,
     )  # fmt: skip
     for turn in range(1000):
@@ -245,33 +265,49 @@ def test_a_thousand_reads_and_writes_equal_the_reference(eviction_rule: str, few
             pair.compare_neighbours(states[0])
             pair.compare_entries()
     pair.compare_entries()
+    assert pair.memory.active_index == ("exact" if index == "exact" else "cells")
 
 
+@every_index
 @pytest.mark.parametrize("eviction_rule", ["updated", "used"])
-def test_one_long_write_equals_its_rows_one_by_one(eviction_rule: str) -> None:
+def test_one_long_write_equals_its_rows_one_by_one(index: str, eviction_rule: str) -> None:
+    """Except for when cells are made, which goes by the entries of a write; here they do not decide what is found."""
     rng = np.random.default_rng(0)
     states, actions, returns = rng.integers(0, 6, (400, 2)), rng.integers(0, 2, 400), rng.standard_normal(400)
-    whole = EpisodicMemory(2, 2, capacity=7, k=3, eviction=eviction_rule)
+    whole = EpisodicMemory(2, 2, capacity=7, k=3, index=index, eviction=eviction_rule)
     whole.write(states, actions, returns)
-    rows = EpisodicMemory(2, 2, capacity=7, k=3, eviction=eviction_rule)
+    rows = EpisodicMemory(2, 2, capacity=7, k=3, index=index, eviction=eviction_rule)
     for row in range(400):
         rows.write(states[row : row + 1], actions[row : row + 1], returns[row : row + 1])
-    assert_same(whole, rows)
+    if index == "exact":
+        assert_same(whole, rows)
+    assert_same_tensors(entries_of(whole), entries_of(rows))
+    queries = rng.integers(0, 9, (50, 2))
+    ours, theirs = whole.estimate(queries), rows.estimate(queries)
+    assert ours.values.tolist() == theirs.values.tolist()
+    assert ours.exact.tolist() == theirs.exact.tolist()
+
+
+def entries_of(memory: EpisodicMemory) -> dict[str, Any]:
+    """The tensors that do not depend on the index."""
+    return {name: tensor for name, tensor in memory.tensors().items() if not name.startswith("index.")}
 
 
 # -- Defects of the peers ---------------------------------------------------------------------------------------------
 
 
-def test_a_match_in_row_0_is_found() -> None:
-    memory = EpisodicMemory(1, 1, capacity=10, k=2)
+@every_index
+def test_a_match_in_row_0_is_found(index: str) -> None:
+    memory = EpisodicMemory(1, 1, capacity=10, k=2, index=index)
     memory.write([[0.0], [1.0]], [0, 0], [10.0, 2.0])
     estimates = memory.estimate([[0.0]])
     assert estimates.exact.tolist() == [[True]]
     assert estimates.values.tolist() == [[10.0]]  # a miss would be the mean, 6
 
 
-def test_a_higher_return_is_stored() -> None:
-    memory = EpisodicMemory(2, 1, capacity=10, k=1)
+@every_index
+def test_a_higher_return_is_stored(index: str) -> None:
+    memory = EpisodicMemory(2, 1, capacity=10, k=1, index=index)
     memory.write([[0.0], [1.0], [2.0]], [1, 1, 1], [1.0, 2.0, 3.0])
     memory.write([[1.0], [2.0]], [1, 1], [20.0, -30.0])
     assert memory.estimate([[1.0], [2.0]]).values[:, 1].tolist() == [20.0, 3.0]
@@ -279,15 +315,17 @@ def test_a_higher_return_is_stored() -> None:
     assert memory.sizes.tolist() == [0, 3]
 
 
-def test_replace_stores_the_latest_return() -> None:
-    memory = EpisodicMemory(1, 1, capacity=10, k=1, update="replace")
+@every_index
+def test_replace_stores_the_latest_return(index: str) -> None:
+    memory = EpisodicMemory(1, 1, capacity=10, k=1, index=index, update="replace")
     memory.write([[1.0], [1.0]], [0, 0], [20.0, -3.0])
     assert memory.estimate([[1.0]]).values.tolist() == [[-3.0]]
 
 
+@every_index
 @pytest.mark.parametrize(("few_neighbours", "value"), [("mean", 30.0), ("infinity", math.inf), ("zero", 0.0)])
-def test_empty_slots_are_not_neighbours_of_value_0(few_neighbours: str, value: float) -> None:
-    memory = EpisodicMemory(2, 1, capacity=100, k=11, few_neighbours=few_neighbours)
+def test_empty_slots_are_not_neighbours_of_value_0(index: str, few_neighbours: str, value: float) -> None:
+    memory = EpisodicMemory(2, 1, capacity=100, k=11, index=index, few_neighbours=few_neighbours)
     memory.write([[1.0], [2.0]], [0, 0], [20.0, 40.0])
     estimates = memory.estimate([[0.0]])
     assert estimates.values.tolist() == [[value, 0.0 if few_neighbours == "zero" else math.inf]]
@@ -305,7 +343,7 @@ def test_distances_far_below_the_norm_are_ranked_rightly(norm: float, nearest: f
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     radii = nearest + step * rng.permutation(200)
     states = (centre + directions * radii[:, None]).astype(np.float32)
-    memory = EpisodicMemory(1, 64, capacity=1000, k=11)
+    memory = EpisodicMemory(1, 64, capacity=1000, k=11, index="exact")
     memory.write(np.concatenate([states, rng.normal(0, norm, (500, 64))]), [0] * 700, np.arange(700.0))
 
     steps = [[float(x) - float(y) for x, y in zip(state, centre, strict=True)] for state in states]
@@ -317,13 +355,14 @@ def test_distances_far_below_the_norm_are_ranked_rightly(norm: float, nearest: f
     assert memory.estimate(centre[None]).values[0, 0] == np.float32(sum(order) / 11)
 
 
-def test_matches_survive_another_batch_size() -> None:
+@every_index
+def test_matches_survive_another_batch_size(index: str) -> None:
     """States written from a batch of 16 are found one by one, and the other way around."""
     frames = np.random.default_rng(2).integers(0, 256, (16, 84, 84), np.uint8)
     together = RandomProjection(84 * 84, 64, seed=0)(frames)
     single = RandomProjection(84 * 84, 64, seed=0)
     one_by_one = np.concatenate([single(frame[None]) for frame in frames])
-    memory = EpisodicMemory(2, 64, capacity=100, k=1)
+    memory = EpisodicMemory(2, 64, capacity=100, k=1, index=index)
     memory.write(together, [0] * 16, np.arange(16.0))
     for row in range(16):
         memory.write(one_by_one[row : row + 1], [1], [float(row)])
@@ -336,25 +375,30 @@ def test_matches_survive_another_batch_size() -> None:
 # -- Single rules -----------------------------------------------------------------------------------------------------
 
 
-def test_a_write_that_does_not_raise_the_value_refreshes_the_entry() -> None:
-    memory = EpisodicMemory(1, 1, capacity=2, k=1)
+@every_index
+def test_a_write_that_does_not_raise_the_value_refreshes_the_entry(index: str) -> None:
+    memory = EpisodicMemory(1, 1, capacity=2, k=1, index=index)
     memory.write([[0.0], [1.0], [0.0], [2.0]], [0] * 4, [5.0, 5.0, -5.0, 5.0])
     assert memory.estimate([[0.0], [1.0], [2.0]]).exact[:, 0].tolist() == [True, False, True]
 
 
+@every_index
 @pytest.mark.parametrize(("eviction_rule", "mark_used", "kept"), [
     ("updated", True, [1.0, 2.0]), ("used", True, [0.0, 2.0]), ("used", False, [1.0, 2.0]),
 ])  # fmt: skip
-def test_reading_saves_an_entry_only_where_use_counts(eviction_rule: str, mark_used: bool, kept: list[float]) -> None:
-    memory = EpisodicMemory(1, 1, capacity=2, k=1, eviction=eviction_rule)
+def test_reading_saves_an_entry_only_where_use_counts(
+    index: str, eviction_rule: str, mark_used: bool, kept: list[float]
+) -> None:
+    memory = EpisodicMemory(1, 1, capacity=2, k=1, index=index, eviction=eviction_rule)
     memory.write([[0.0], [1.0]], [0, 0], [0.0, 0.0])
     memory.estimate([[-1.0]], mark_used=mark_used)  # the nearest is 0
     memory.write([[2.0]], [0], [0.0])
     assert sorted(memory.tensors()["states"][:, 0].tolist()) == kept
 
 
-def test_neighbours_of_a_matched_action_are_not_used() -> None:
-    memory = EpisodicMemory(1, 1, capacity=3, k=2, eviction="used")
+@every_index
+def test_neighbours_of_a_matched_action_are_not_used(index: str) -> None:
+    memory = EpisodicMemory(1, 1, capacity=3, k=2, index=index, eviction="used")
     memory.write([[0.0], [1.0], [5.0]], [0, 0, 0], [0.0, 0.0, 0.0])
     memory.estimate([[5.0]])  # an exact match: 1, its neighbour, stays as old as it was
     memory.estimate([[0.0]])
@@ -362,54 +406,167 @@ def test_neighbours_of_a_matched_action_are_not_used() -> None:
     assert sorted(memory.tensors()["states"][:, 0].tolist()) == [0.0, 5.0, 9.0]
 
 
-def test_actions_share_nothing() -> None:
-    memory = EpisodicMemory(3, 1, capacity=1, k=1, few_neighbours="zero")
+@every_index
+def test_actions_share_nothing(index: str) -> None:
+    memory = EpisodicMemory(3, 1, capacity=1, k=1, index=index, few_neighbours="zero")
     memory.write([[0.0], [0.0]], [0, 2], [1.0, 3.0])
     estimates = memory.estimate([[0.0]])
     assert estimates.values.tolist() == [[1.0, 0.0, 3.0]]
     assert estimates.exact.tolist() == [[True, False, True]]
 
 
-def test_what_is_returned_is_a_copy() -> None:
-    memory = EpisodicMemory(1, 1, capacity=3, k=2)
-    memory.write([[0.0], [1.0]], [0, 0], [1.0, 2.0])
+@every_index
+def test_what_is_returned_is_a_copy(index: str) -> None:
+    memory = EpisodicMemory(1, 1, capacity=9, k=2, index=index)
+    memory.write([[0.0], [1.0], [7.0], [8.0], [9.0]], [0] * 5, [1.0, 2.0, 0.0, 0.0, 0.0])
+    memory.estimate([[0.4]])
     memory.sizes[:] = 0
     found, tensors = memory.neighbours([0.0], 0), memory.tensors()
+    before = {name: tensor.copy() for name, tensor in tensors.items()}
     for array in (found.states, found.values, *tensors.values()):
         array[:] = 0
-    assert len(memory) == 2
-    assert memory.estimate([[0.4]]).values.tolist() == [[1.5]]
+    assert len(memory) == 5
+    assert memory.estimate([[0.4]], mark_used=False).values.tolist() == [[1.5]]
+    assert_same_tensors(memory.tensors(), before)
 
 
-def test_an_empty_batch_changes_nothing() -> None:
-    memory = EpisodicMemory(2, 3, capacity=3, eviction="used")
+@every_index
+def test_an_empty_batch_changes_nothing(index: str) -> None:
+    memory = EpisodicMemory(2, 3, capacity=3, index=index, eviction="used")
     memory.write(np.zeros((0, 3)), [], [])
     assert memory.estimate(np.zeros((0, 3))).values.shape == (0, 2)
     assert memory.settings()["tick"] == 0
     assert len(memory) == 0
 
 
-def test_bytes_are_counted() -> None:
-    memory = EpisodicMemory(3, 64, capacity=50)
+@every_index
+def test_bytes_are_counted(index: str) -> None:
+    """The bytes of the index that searches now, with those of the entries."""
+    memory = EpisodicMemory(3, 64, capacity=50, index=index)
     empty = memory.nbytes
+    memory.estimate(np.zeros((1, 64)))
     memory.write(np.arange(3 * 50 * 64).reshape(150, 64), [0, 1, 2] * 50, np.zeros(150))
-    assert memory.nbytes == EpisodicMemory.bytes_when_full(3, 64, 50)
-    assert memory.nbytes - empty == 150 * EpisodicMemory.bytes_per_entry(64)
-    assert EpisodicMemory.bytes_per_entry(64) >= sum(array.nbytes for array in memory.tensors().values()) / 150 - 1
+    active = "exact" if index == "exact" else "cells"
+    assert memory.active_index == active
+    assert memory.nbytes == EpisodicMemory.bytes_when_full(3, 64, 50, active)
+    assert memory.nbytes - empty == 150 * EpisodicMemory.bytes_per_entry(64, active)
+    # What is kept for each entry, that is without 64 recent queries and the centres of cells.
+    each = [array.nbytes for array in memory.tensors().values() if len(array) == 150]
+    assert len(each) == (5 if index == "exact" else 6)
+    assert EpisodicMemory.bytes_per_entry(64, active) >= sum(each) / 150
+
+
+def test_bytes_before_a_memory_is_made_allow_for_both_kinds_of_index() -> None:
+    """While `auto` tries cells, both are there."""
+    exact, cells, both = (EpisodicMemory.bytes_per_entry(64, index) for index in INDEXES)
+    assert EpisodicMemory.bytes_per_entry(64) == exact
+    bare = 4 * 64 + 4 + 8 + 8 + 16
+    assert both - bare == (exact - bare) + (cells - bare)
+    assert bare < cells < exact
+    for index in INDEXES:
+        full = EpisodicMemory.bytes_when_full(3, 64, 50, index)
+        assert full - EpisodicMemory.bytes_when_full(3, 64, 50) == 150 * (
+            EpisodicMemory.bytes_per_entry(64, index) - exact
+        )
+
+
+# -- The index --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "name", "active"), [
+    ("exact", "exact", "exact"), ("cells", "cells", "cells"), ("graph", "cells", "cells"), ("auto", "auto", "exact"),
+])  # fmt: skip
+def test_the_index_is_named(given: str, name: str, active: str) -> None:
+    memory = EpisodicMemory(1, 1, capacity=3, index=given)
+    assert (memory.index, memory.active_index) == (name, active)
+    assert memory.settings()["index"] == name
+
+
+def test_auto_is_the_default_and_tells_when_it_has_changed() -> None:
+    memory = EpisodicMemory(2, 1, capacity=9, k=1)
+    memory.estimate([[0.0]])
+    for number in range(6):
+        assert (memory.index, memory.active_index) == ("auto", "exact" if number < 5 else "cells")
+        memory.write([[float(number)]], [number % 2], [0.0])
+
+
+def test_an_unknown_index_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"^unknown index 'tree'; there is: exact, cells, graph, auto$"):
+        EpisodicMemory(1, 1, index="tree")
+    with pytest.raises(ValueError, match="unknown index 'tree'"):
+        EpisodicMemory.bytes_per_entry(64, "tree")
+
+
+@pytest.mark.parametrize("recall", [0.0, -0.5, 1.1, math.nan, math.inf])
+def test_the_wanted_recall_is_a_share(recall: float) -> None:
+    with pytest.raises(ValueError, match="recall must lie above 0 and not above 1, not"):
+        EpisodicMemory(1, 1, recall=recall)
+    assert EpisodicMemory(1, 1, capacity=1, recall=1).settings()["recall"] == 1.0
+
+
+@every_index
+def test_recall_is_measured_where_a_search_may_miss_something(index: str) -> None:
+    memory = EpisodicMemory(2, 2, capacity=30, k=3, index=index)
+    rng = np.random.default_rng(0)
+    assert memory.measured_recall is None
+    for _ in range(3):
+        memory.estimate(rng.standard_normal((4, 2)))
+        memory.write(rng.standard_normal((20, 2)), rng.integers(0, 2, 20), np.zeros(20))
+    assert memory.measured_recall == (None if index == "exact" else 1.0)
+
+
+def test_matched_states_are_not_checked() -> None:
+    memory = EpisodicMemory(1, 1, capacity=30, k=3, index="cells")
+    memory.write([[0.0], [1.0]], [0, 0], [0.0, 0.0])
+    memory.estimate([[0.0], [1.0]])
+    memory.write([[2.0]], [0], [0.0])
+    assert memory.measured_recall is None
+
+
+@pytest.mark.parametrize("index", ["cells", "auto"])
+def test_an_estimate_that_is_not_marked_leaves_no_trace(index: str) -> None:
+    """Neither on the entries nor on the cells that are made next."""
+    rng = np.random.default_rng(1)
+    watched, other = (EpisodicMemory(2, 4, capacity=1500, k=11, index=index, eviction="used") for _ in range(2))
+    for _ in range(6):
+        states, actions = rng.standard_normal((500, 4)), rng.integers(0, 2, 500)
+        for memory in (watched, other):
+            memory.write(states, actions, np.zeros(500))
+        watched.estimate(rng.standard_normal((40, 4)) * 3, mark_used=False)
+        watched.neighbours(rng.standard_normal(4), 1)
+    assert_same(watched, other)
+
+
+@pytest.mark.parametrize("index", ["exact", "cells"])
+@pytest.mark.parametrize(("few", "few_neighbours"), [(1, "mean"), (40, "infinity")])
+def test_a_rare_action_with_entries_is_not_taken_for_an_untried_one(index: str, few: int, few_neighbours: str) -> None:
+    """One with a single entry under `mean`, or with more than k under `infinity`, has a value (Eq. 2)."""
+    rng = np.random.default_rng(2)
+    rooms = rng.normal(0, 3000, (100, 64))
+    actions = np.concatenate([np.arange(17).repeat(1200), [17] * few])
+    states = rooms[rng.integers(0, 100, len(actions))] + rng.normal(0, 300, (len(actions), 64))
+    queries = rooms[rng.integers(0, 100, 64)] + rng.normal(0, 300, (64, 64))
+    memory = EpisodicMemory(18, 64, capacity=1200, k=11, index=index, few_neighbours=few_neighbours)
+    memory.estimate(rooms[rng.integers(0, 100, 1024)] + rng.normal(0, 300, (1024, 64)))
+    memory.write(states, actions, np.ones(len(actions)))
+    values = memory.estimate(queries).values
+    assert (values[:, :17] == 1.0).all()
+    assert np.isinf(values[:, 17]).mean() == 0.0
 
 
 # -- Bad input --------------------------------------------------------------------------------------------------------
 
 
-def small_memory() -> EpisodicMemory:
-    memory = EpisodicMemory(3, 2, capacity=4, k=1)
+def small_memory(index: str = "auto") -> EpisodicMemory:
+    memory = EpisodicMemory(3, 2, capacity=4, k=1, index=index)
     memory.write([[0.0, 0.0], [1.0, 1.0]], [0, 1], [1.0, 2.0])
     return memory
 
 
+@every_index
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e39])
-def test_states_that_are_not_finite_are_refused(bad: float) -> None:
-    memory = small_memory()
+def test_states_that_are_not_finite_are_refused(index: str, bad: float) -> None:
+    memory = small_memory(index)
     before = memory.tensors()
     with pytest.raises(ValueError, match="states must be finite"):
         memory.estimate([[0.0, 0.0], [0.0, bad]])
@@ -508,7 +665,7 @@ def test_sizes_are_whole_numbers_of_at_least_1(name: str, number: Any) -> None:
 
 @pytest.mark.parametrize(("name", "allowed"), [
     ("eviction", "updated, used"), ("update", "max, replace"), ("few_neighbours", "infinity, mean, zero"),
-    ("index", "exact"),
+    ("index", "exact, cells, graph, auto"),
 ])  # fmt: skip
 def test_unknown_settings_are_refused_with_what_is_allowed(name: str, allowed: str) -> None:
     with pytest.raises(ValueError, match=name) as error:
@@ -553,12 +710,15 @@ def play(memory: EpisodicMemory, rng: np.random.Generator, turns: int) -> list[A
     return read
 
 
+@every_index
 @pytest.mark.parametrize("eviction_rule", ["updated", "used"])
 @pytest.mark.parametrize("turns", [0, 3, 300])
 def test_a_loaded_memory_is_the_saved_one_and_goes_on_as_it_would(
-    tmp_path: Path, eviction_rule: str, turns: int
+    tmp_path: Path, index: str, eviction_rule: str, turns: int
 ) -> None:
-    memory = EpisodicMemory(3, 3, capacity=13, k=4, eviction=eviction_rule, update="replace", few_neighbours="mean")
+    memory = EpisodicMemory(
+        3, 3, capacity=13, k=4, index=index, eviction=eviction_rule, update="replace", few_neighbours="mean"
+    )
     play(memory, np.random.default_rng(turns), turns)
     memory.save(tmp_path / "memory")
     loaded = EpisodicMemory.load(tmp_path / "memory")
@@ -568,8 +728,39 @@ def test_a_loaded_memory_is_the_saved_one_and_goes_on_as_it_would(
     assert_same(loaded, memory)
 
 
-def test_saving_leaves_the_memory_as_it_was(tmp_path: Path) -> None:
-    saved, other = (EpisodicMemory(2, 2, capacity=5, k=2, eviction="used") for _ in range(2))
+@pytest.mark.parametrize("index", ["cells", "auto"])
+@pytest.mark.parametrize("eviction_rule", ["updated", "used"])
+def test_a_loaded_memory_of_many_cells_goes_on_bit_for_bit(tmp_path: Path, index: str, eviction_rule: str) -> None:
+    """Full buffers, evictions in every write, and cells made anew on the way; the search misses some neighbours."""
+    rng = np.random.default_rng(3)
+    memory = EpisodicMemory(2, 8, capacity=1500, k=5, index=index, eviction=eviction_rule)
+
+    def turn(each: EpisodicMemory, rng: np.random.Generator) -> list[Any]:
+        estimates = each.estimate(rng.standard_normal((60, 8)))
+        each.write(rng.standard_normal((180, 8)), rng.integers(0, 2, 180), rng.standard_normal(180))
+        return [estimates.values.tobytes(), estimates.exact.tobytes(), each.settings()]
+
+    for _ in range(20):
+        turn(memory, rng)
+    assert memory.active_index == "cells"
+    assert memory.sizes.tolist() == [1500, 1500]
+    memory.save(tmp_path)
+    loaded = EpisodicMemory.load(tmp_path)
+    assert_same(loaded, memory)
+    changes = []
+    ours, theirs = np.random.default_rng(4), np.random.default_rng(4)
+    for _ in range(20):
+        read = turn(memory, ours)
+        assert turn(loaded, theirs) == read
+        state = read[-1]["index_state"]
+        changes.append(state["changes"] if index == "cells" else state["index"]["changes"])
+    assert sum(later < earlier for earlier, later in pairwise(changes)) >= 2
+    assert_same(loaded, memory)
+
+
+@every_index
+def test_saving_leaves_the_memory_as_it_was(tmp_path: Path, index: str) -> None:
+    saved, other = (EpisodicMemory(2, 2, capacity=5, k=2, index=index, eviction="used") for _ in range(2))
     rngs = [np.random.default_rng(5), np.random.default_rng(5)]
     for _ in range(10):
         assert play(saved, rngs[0], 10) == play(other, rngs[1], 10)
@@ -587,9 +778,10 @@ def without(tensors: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: array for key, array in tensors.items() if key != name}
 
 
+@every_index
 @pytest.mark.parametrize("name", ["sizes", "states", "values", "entry_ids", "ticks", "keys"])
-def test_tensors_that_do_not_fit_the_settings_are_refused(name: str) -> None:
-    memory = small_memory()
+def test_tensors_that_do_not_fit_the_settings_are_refused(index: str, name: str) -> None:
+    memory = small_memory(index)
     kept, tensors = memory.settings(), memory.tensors()
     for broken in (
         without(tensors, name),
@@ -603,9 +795,10 @@ def test_tensors_that_do_not_fit_the_settings_are_refused(name: str) -> None:
         EpisodicMemory.restore(kept, {**tensors, name: tensors[name].astype(np.float64)})
 
 
+@every_index
 @pytest.mark.parametrize("sizes", [[5, 0, 0], [-1, 3, 0], [1, 2, 0]])
-def test_sizes_that_do_not_fit_are_refused(sizes: list[int]) -> None:
-    memory = small_memory()
+def test_sizes_that_do_not_fit_are_refused(index: str, sizes: list[int]) -> None:
+    memory = small_memory(index)
     with pytest.raises(CheckpointError, match="no complete memory"):
         EpisodicMemory.restore(memory.settings(), {**memory.tensors(), "sizes": np.array(sizes)})
 
@@ -621,3 +814,70 @@ def test_settings_of_a_stranger_are_refused(name: str) -> None:
         del kept[name]
         with pytest.raises(CheckpointError, match=name):
             EpisodicMemory.restore(kept, memory.tensors())
+
+
+def memory_of_cells(index: str) -> EpisodicMemory:
+    rng = np.random.default_rng(5)
+    memory = EpisodicMemory(2, 3, capacity=300, k=3, index=index)
+    memory.estimate(rng.standard_normal((20, 3)))
+    memory.write(rng.standard_normal((400, 3)), rng.integers(0, 2, 400), np.zeros(400))
+    assert memory.active_index == "cells"
+    return memory
+
+
+TAMPERED: dict[str, Any] = {
+    "a cell that is not there": lambda kept: {"cell_of": np.where(np.arange(400) == 7, 10_000, kept["cell_of"])},
+    "a cell below 0": lambda kept: {"cell_of": np.where(np.arange(400) == 7, -1, kept["cell_of"])},
+    "too few cells": lambda kept: {"cell_of": kept["cell_of"][:-1]},
+    "no centres": lambda kept: {"centres": None},
+    "centres cut short": lambda kept: {"centres": kept["centres"][:-1]},
+    "regions that are no codes": lambda kept: {"regions": kept["regions"].astype(np.float64)},
+    "regions that end too late": lambda kept: {"first": kept["first"] + 1},
+    "too few numbers": lambda kept: {"low": kept["low"][:-1]},
+    "no queries": lambda kept: {"queries": None},
+    "longer queries": lambda kept: {"queries": np.zeros((64, 4), np.float32)},
+}
+
+
+@pytest.mark.parametrize("index", ["cells", "auto"])
+@pytest.mark.parametrize("what", list(TAMPERED))
+def test_tampered_cells_are_refused(tmp_path: Path, index: str, what: str) -> None:
+    memory = memory_of_cells(index)
+    kept = memory.tensors()
+    changed = TAMPERED[what]({name[6:]: kept[name] for name in kept if name.startswith("index.")})
+    tensors = {**kept, **{f"index.{name}": tensor for name, tensor in changed.items()}}
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    write_checkpoint(tmp_path, kind="memory", state=memory.settings(), tensors={"memory": tensors})
+    with pytest.raises(CheckpointError, match="no complete memory"):
+        EpisodicMemory.load(tmp_path)
+
+
+@pytest.mark.parametrize("value", [None, "wrong", -1, 0, 1e400])
+@pytest.mark.parametrize("name", ["scale", "spare", "reads"])
+def test_tampered_settings_of_cells_are_refused(name: str, value: Any) -> None:
+    memory = memory_of_cells("cells")
+    kept, tensors = memory.settings(), memory.tensors()
+    state = kept["index_state"]
+    state[name] = value
+    with pytest.raises(CheckpointError, match="no complete memory"):
+        EpisodicMemory.restore(kept, tensors)
+    del state[name]
+    with pytest.raises(CheckpointError, match=name):
+        EpisodicMemory.restore(kept, tensors)
+
+
+@pytest.mark.parametrize("index", ["cells", "auto"])
+def test_a_checkpoint_without_the_state_of_its_index_is_refused(index: str) -> None:
+    memory = memory_of_cells(index)
+    kept = memory.settings()
+    for broken in ({name: value for name, value in kept.items() if name != "index_state"}, {**kept, "index_state": {}}):
+        with pytest.raises(CheckpointError, match="no complete memory"):
+            EpisodicMemory.restore(broken, memory.tensors())
+
+
+def test_a_memory_that_was_saved_before_there_were_cells_is_read() -> None:
+    """It had an exact index, and its settings knew neither of recall nor of a state of the index."""
+    memory = small_memory("exact")
+    kept = memory.settings()
+    del kept["index_state"], kept["recall"]
+    assert_same(EpisodicMemory.restore(kept, memory.tensors()), memory)

@@ -295,9 +295,9 @@ def test_the_memory_estimates_from_the_true_neighbours() -> None:
 
 
 def test_an_index_is_made_by_name() -> None:
-    assert make_index("exact", np.empty((1, 2, 3), np.float32), np.empty((1, 2), np.int64)).name == "exact"
+    assert make_index("exact", np.empty((1, 2, 3), np.float32), np.empty((1, 2), np.int64), 1.0).name == "exact"
     with pytest.raises(ValueError, match=r"unknown index 'tree'.*exact"):
-        make_index("tree", np.empty((1, 2, 3), np.float32), np.empty((1, 2), np.int64))
+        make_index("tree", np.empty((1, 2, 3), np.float32), np.empty((1, 2), np.int64), 1.0)
 
 
 @pytest.mark.parametrize(("dim", "expected"), [(1, 68), (64, 68), (65, 132)])

@@ -27,6 +27,7 @@ LANES = 4  # parts that the search for one state is divided into
 SMALL = 1024  # entries of a buffer that is read in full
 STEPS = 1024  # of the distances by which cells are ordered
 NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate that are its slot
+FARTHEST = 2**31 - 1  # squared distance that a candidate has room for
 
 
 @numba.njit(cache=True, nogil=True)
@@ -191,7 +192,7 @@ def _read_cells(centre_codes, rows, chosen, mine, code, steps, kept):
             for place in range(max(j * BLOCK, first), min((j + 1) * BLOCK, last)):
                 while place >= starts[cell, action + 1]:
                     action += 1
-                distance = distances[place - j * BLOCK] * step * step
+                distance = min(distances[place - j * BLOCK] * step * step, FARTHEST)
                 if mine[action] and distance <= kept[action, n - 1] >> 32:
                     slot = owners[chain[j] * BLOCK + place - j * BLOCK]
                     _enter(kept[action], (np.int64(distance) << 32) | np.int64(slot))

@@ -193,9 +193,8 @@ class CellIndex:
             some = slice(None, None, max(1, len(slots) // len(self._queries.kept)))
             queries = self._states[actions[some], slots[some]]
         wanted = np.ones((len(queries), self.n_actions), np.bool_)
-        _, truth = self._search(
-            queries, wanted, self._k, len(self._cells), 15 * self._k + SPARES[-1]
-        )  # as good as exact
+        plenty = 15 * self._k + SPARES[-1]  # candidates with which reading all cells is as good as exact
+        _, truth = self._search(queries, wanted, self._k, len(self._cells), plenty)
         there = np.isfinite(truth)
         farthest = np.where(there, truth, -np.inf).max(axis=2, keepdims=True)
 
@@ -256,7 +255,8 @@ class CellIndex:
         regions, centres, first, cell_of = (tensors[name] for name in ("regions", "centres", "first", "cell_of"))
         width = parts_of(self._states.shape[2]) * PART
         fits = (
-            min(self._reads, self._spare) >= 1
+            1 <= self._reads <= len(centres)
+            and 1 <= self._spare <= SPARES[-1]
             and 0.0 < self._scale < np.inf
             and bool(np.isfinite(tensors["low"]).all())
             and tensors["low"].shape == self._low.shape

@@ -1,0 +1,249 @@
+"""A run and its neighbour index: cells are as repeatable as the exact search, and a change to them is told."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import math
+import os
+import re
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from mfec import MFEC
+from mfec.checkpoint import read_checkpoint
+from mfec.cli import main
+from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.experiments.evaluate import evaluate_run
+from mfec.experiments.train import Recorder, Stopped, train
+from mfec.run_directory import RunDirectory
+
+CLOCKS = {"seconds", "steps_per_second", "lookup_ms", "write_ms", "recall"}  # recall is checked when there is time
+CHANGE = re.compile(
+    r"^([\d,]+) entries: searching cells from now on, 1\.00 ms a look-up instead of 2\.00$", re.MULTILINE
+)
+ENTRIES = 600  # at which `auto` tries cells here; a cart pole's every step is one
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of progress, new cells and the first trial of `auto` come early, so that short runs have them."""
+    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 100)
+    monkeypatch.setattr("mfec.memory.neighbours.cells.SMALLEST_CHANGE", 200)
+    monkeypatch.setattr("mfec.memory.neighbours.auto.FIRST_TRIAL", ENTRIES)
+    race(monkeypatch, lost=0)
+
+
+def race(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+    """From now on cells are faster, but for the first trials."""
+    trials = 0
+
+    def milliseconds(index: Any, *_: Any) -> float:
+        nonlocal trials
+        if not index.approximate:
+            return 2.0
+        trials += 1
+        return 1.0 if trials > lost else 3.0
+
+    monkeypatch.setattr("mfec.memory.neighbours.auto.milliseconds", milliseconds)
+
+
+def cart_pole(frames: int, index: str, n_envs: int = 1, **settings: Any) -> RunConfig:
+    agent = AgentConfig(**{"capacity": 1000, "epsilon": 0.1, "index": index, **settings})
+    return RunConfig("CartPole-v1", frames, 0, agent, EnvConfig(n_envs=n_envs))
+
+
+def quiet_train(config: RunConfig, out: Path, **options: Any) -> str:
+    """Train; what was said."""
+    said = io.StringIO()
+    train(config, out, console=Console(file=said, width=200), **options)
+    return said.getvalue()
+
+
+def outcome(out: Path) -> tuple[str, list[list[str]], dict[str, Any], dict[tuple[str, str], str]]:
+    """What two equal runs have in common: games, progress without the clocks, and the whole agent, bit for bit."""
+    run = RunDirectory(out)
+    lines = [line.split(",") for line in run.progress_file.read_text().splitlines()]
+    progress = [[text for name, text in zip(lines[0], line, strict=True) if name not in CLOCKS] for line in lines]
+    state, tensors = read_checkpoint(run.checkpoint, kind="agent")
+    del state["tally"]["lookup_seconds"], state["tally"]["write_seconds"]
+    digests = {
+        (file, name): hashlib.sha256(tensor.tobytes()).hexdigest()
+        for file, own in tensors.items()
+        for name, tensor in own.items()
+    }
+    return run.episodes_file.read_text(), progress, state, digests
+
+
+def active_index(out: Path) -> str:
+    return MFEC.load(out / "checkpoint").memory.active_index
+
+
+# -- Stop and go ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("settings", [{}, {"capacity": 300, "eviction": "used"}], ids=["", "little memory"])
+def test_a_run_with_cells_goes_on_as_if_it_had_never_stopped(tmp_path, settings, n_envs):
+    for frames in (90, 900, 1500, 2400):
+        quiet_train(cart_pole(frames, "cells", n_envs, **settings), tmp_path / "parts", resume=True)
+    quiet_train(cart_pole(2400, "cells", n_envs, **settings), tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    assert active_index(tmp_path / "whole") == "cells"
+    assert len(RunDirectory(tmp_path / "whole").episodes()["frames"]) > 20
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_run_that_changed_its_index_goes_on_as_if_it_had_never_stopped(tmp_path, monkeypatch, lost, n_envs):
+    """Stopped before the first trial, after it, and after the second, which comes at 1.5 times as many entries."""
+    race(monkeypatch, lost)
+    said, indexes = [], []
+    for frames in (450, 780, 1200, 2400):
+        config = cart_pole(frames, "auto", n_envs, recall=0.8)
+        said.append(quiet_train(config, tmp_path / "parts", resume=True))
+        indexes.append(active_index(tmp_path / "parts"))
+    assert indexes == ["exact", "exact" if lost else "cells", "cells", "cells"]
+    race(monkeypatch, lost)
+    whole = quiet_train(config, tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    assert [len(CHANGE.findall(text)) for text in said] == ([0, 0, 1, 0] if lost else [0, 1, 0, 0])
+    assert CHANGE.findall("".join(said)) == CHANGE.findall(whole)
+
+
+@pytest.mark.parametrize("index", ["cells", "auto"])
+@pytest.mark.parametrize("steps", [1, 333, 1234])
+def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, monkeypatch, steps, index):
+    left = steps
+    on_step = Recorder.on_step
+
+    def ask_to_stop(recorder: Recorder, agent: MFEC) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        on_step(recorder, agent)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "on_step", ask_to_stop)
+        with pytest.raises(Stopped):
+            quiet_train(cart_pole(1500, index), tmp_path / "parts")
+    assert MFEC.load(tmp_path / "parts" / "checkpoint").frames == steps
+    quiet_train(cart_pole(1500, index), tmp_path / "parts", resume=True)
+    quiet_train(cart_pole(1500, index), tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("index", ["cells", "auto"])
+def test_evaluating_a_run_between_its_parts_does_not_change_what_it_learns(tmp_path, index):
+    for frames in (700, 1400, 2000):
+        quiet_train(cart_pole(frames, index), tmp_path / "parts", resume=True)
+        before = outcome(tmp_path / "parts")
+        evaluate_run(RunDirectory(tmp_path / "parts"), episodes=3, seed=frames)
+        assert outcome(tmp_path / "parts") == before
+    quiet_train(cart_pole(2000, index), tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+# -- Seeds ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("env", "n_envs"), [("CartPole-v1", 1), ("CartPole-v1", 8), ("qbert", 2)])
+def test_one_seed_is_one_run_whatever_the_number_of_threads(tmp_path, monkeypatch, env, n_envs):
+    monkeypatch.setattr("mfec.memory.neighbours.cells.WORTH_SHARING", 100)
+    config = replace(cart_pole(2400, "cells", n_envs), env=env)
+    if env == "qbert":
+        config = replace(config, environment=EnvConfig(n_envs=n_envs, max_frames=600))
+    for threads in (1, 3):
+        monkeypatch.setenv("MFEC_THREADS", str(threads))
+        quiet_train(config, tmp_path / str(threads))
+    quiet_train(replace(config, seed=1), tmp_path / "other")
+    assert outcome(tmp_path / "1") == outcome(tmp_path / "3")
+    assert outcome(tmp_path / "1")[3] != outcome(tmp_path / "other")[3]
+
+
+# -- What is told -----------------------------------------------------------------------------------------------------
+
+
+def train_command(out: Path, *options: str) -> None:
+    arguments = ["CartPole-v1", "--total-frames", "2000", "--capacity", "1000", "--no-video", "--out", str(out)]
+    assert main(["train", *arguments, *options]) == 0
+
+
+def test_the_change_of_the_index_is_shown_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("mfec.experiments.display.PLAIN_SECONDS", 0.0)
+    log = logging.getLogger("mfec")
+    before = log.level, log.handlers[:]
+    train_command(tmp_path)
+    said = capsys.readouterr().out
+    [entries] = CHANGE.findall(said)
+    assert ENTRIES <= int(entries.replace(",", "")) < 1.5 * ENTRIES
+    shown = said[: said.index(f"{entries} entries: ")].splitlines()[-1], said.splitlines()[-2]
+    assert all(" frames  " in line and "memory " in line for line in shown)  # among the lines of progress
+    assert (log.level, log.handlers) == before
+    train_command(tmp_path, "--resume")
+    assert not CHANGE.search(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("options", [["--index", "exact"], ["--index", "cells"], ["--capacity", "200"]])
+def test_an_index_that_does_not_change_says_nothing(tmp_path, capsys, options):
+    train_command(tmp_path, *options)
+    assert "from now on" not in capsys.readouterr().out
+
+
+def test_a_change_that_brings_nothing_is_not_made(tmp_path, monkeypatch):
+    race(monkeypatch, lost=99)
+    assert "from now on" not in quiet_train(cart_pole(1500, "auto"), tmp_path / "auto")
+    assert active_index(tmp_path / "auto") == "exact"
+    quiet_train(cart_pole(1500, "exact"), tmp_path / "exact")
+    games, progress, _, digests = outcome(tmp_path / "exact")
+    of_auto = outcome(tmp_path / "auto")
+    assert (games, progress) == of_auto[:2]
+    assert digests == {name: digest for name, digest in of_auto[3].items() if not name[1].startswith("index.")}
+
+
+def test_graph_is_another_word_for_cells(tmp_path, capsys):
+    train_command(tmp_path / "graph", "--index", "graph")
+    run = RunDirectory(tmp_path / "graph")
+    assert run.read_config().agent.index == "graph"
+    agent = MFEC.load(run.checkpoint)
+    assert (agent.frames, agent.config.index, agent.memory.active_index) == (2000, "graph", "cells")
+    train_command(tmp_path / "graph", "--index", "graph", "--total-frames", "2500", "--resume")
+    assert "going on from frame 2,000" in capsys.readouterr().out
+    train_command(tmp_path / "cells", "--index", "cells", "--total-frames", "2500")
+    (*of_graph, state, digests), (*of_cells, expected, same_digests) = map(outcome, (run.path, tmp_path / "cells"))
+    assert (of_graph, digests) == (of_cells, same_digests)
+    assert {name for name in expected if state[name] != expected[name]} == {"config"}
+
+
+def test_recall_is_a_share_while_the_search_is_approximate(tmp_path, monkeypatch):
+    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 5)
+    quiet_train(cart_pole(600, "cells"), tmp_path)
+    run = RunDirectory(tmp_path)
+    first = min(entries for entries in run.progress()["memory_entries"] if entries)
+    # The first game is looked into by the second one, and that check has ended when the second one is written.
+    rows = zip(run.progress()["memory_entries"], run.progress()["recall"], strict=True)
+    told = [(entries, recall) for entries, recall in rows if entries != first]
+    assert {entries > 0 for entries, _ in told} == {True, False}
+    assert all(0.0 < recall <= 1.0 if entries else math.isnan(recall) for entries, recall in told)
+
+
+def test_recall_is_empty_until_the_search_becomes_approximate(tmp_path, monkeypatch):
+    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 20)
+    [entries] = CHANGE.findall(quiet_train(cart_pole(1500, "auto"), tmp_path))
+    change = int(entries.replace(",", ""))
+    rows = RunDirectory(tmp_path).progress_file.read_text().splitlines()[1:]
+    for row in (row.split(",") for row in rows):
+        held, recall = int(row[6]), row[-1]
+        if held < change:
+            assert recall == ""
+        elif held > change:  # a game was written since, and the first check has ended with that
+            assert 0.0 < float(recall) <= 1.0
+    assert rows[0].endswith(",")
+    assert not rows[-1].endswith(",")

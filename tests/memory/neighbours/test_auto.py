@@ -1,0 +1,242 @@
+"""The index that begins exact and changes to cells when a trial finds them faster."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mfec.memory.neighbours import auto, make_index
+from mfec.memory.neighbours.auto import AutoIndex, milliseconds
+from mfec.memory.neighbours.cells import CellIndex
+from mfec.memory.neighbours.exact import ExactIndex
+
+Array = NDArray[np.float32]
+CAPACITY = 400
+
+
+class Trials:
+    """Stands in for the clock: the times it was asked, and the milliseconds of either index."""
+
+    def __init__(self) -> None:
+        self.took = {"exact": 1.0, "cells": 2.0}
+        self.timed: list[tuple[str, int, int]] = []  # index, queries, k
+
+    def __call__(self, index: Any, queries: Array, k: int) -> float:
+        self.timed.append((index.name, len(queries), k))
+        return self.took[index.name]
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
+    """The first trial at 100 entries, by a clock that the test sets."""
+    clock = Trials()
+    monkeypatch.setattr(auto, "FIRST_TRIAL", 100)
+    monkeypatch.setattr(auto, "milliseconds", clock)
+    return clock
+
+
+class Stored:
+    """Random states in an automatic index of two actions, and in an exact one beside it."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.states = np.zeros((2, CAPACITY, 4), np.float32)
+        self.entry_ids = np.arange(2 * CAPACITY).reshape(2, CAPACITY)
+        self.size = 0
+        self.index = AutoIndex(self.states, self.entry_ids, k=3)
+        self.exact = ExactIndex(self.states, self.entry_ids)
+
+    def grow(self, entries: int) -> None:
+        """To so many entries, half of each action."""
+        actions, slots = np.divmod(np.arange(entries - 2 * self.size), entries // 2 - self.size)
+        self.replace(actions, slots + self.size)
+        self.size = entries // 2
+
+    def replace(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        self.states[actions, slots] = self.rng.standard_normal((len(actions), 4))
+        self.index.put(actions, slots)
+        self.exact.put(actions, slots)
+
+    def look_up(self, n: int = 32, k: int = 3) -> tuple[Any, Any]:
+        """As a learning agent does; what was found."""
+        queries = self.rng.standard_normal((n, 4)).astype(np.float32)
+        found = self.index.search(queries, np.ones((n, 2), np.bool_), k)
+        self.index.asked(queries)
+        if self.index.active == "exact":
+            true = self.exact.search(queries, np.ones((n, 2), np.bool_), k)
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(found, true, strict=True))
+        return found
+
+    def restored(self) -> Stored:
+        """Another one, from what a checkpoint keeps."""
+        again = Stored()
+        again.rng = np.random.default_rng()
+        again.rng.bit_generator.state = self.rng.bit_generator.state
+        again.states[:], again.size = self.states, self.size
+        actions, slots = (part.ravel() for part in np.indices((2, self.size)))
+        kept = json.loads(json.dumps(self.index.settings()))
+        tensors = {name: tensor.copy() for name, tensor in self.index.tensors().items()}
+        again.index.restore(actions, slots, kept, tensors)
+        again.exact.put(actions, slots)
+        return again
+
+
+def test_it_begins_exact() -> None:
+    index = make_index("auto", np.zeros((1, 5, 3), np.float32), np.zeros((1, 5), np.int64), 0.99)
+    assert (index.name, index.active, index.approximate) == ("auto", "exact", False)
+    slots, squared = index.search(np.zeros((1, 3), np.float32), np.ones((1, 1), np.bool_), 2)
+    assert (slots == -1).all()
+    assert np.isinf(squared).all()
+
+
+def test_it_changes_when_cells_are_faster(trials: Trials, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mfec.memory")
+    trials.took = {"exact": 2.0, "cells": 1.25}
+    stored = Stored()
+    stored.grow(98)
+    stored.look_up()
+    assert (stored.index.active, trials.timed) == ("exact", [])
+    stored.grow(100)
+    assert (stored.index.name, stored.index.active, stored.index.approximate) == ("auto", "cells", True)
+    assert trials.timed == [("exact", 2, 3), ("cells", 2, 3)]
+    stored.look_up()
+    stored.grow(600)
+    assert len(trials.timed) == 2
+    assert [(record.name, record.levelno) for record in caplog.records] == [("mfec.memory", logging.INFO)]
+    message = caplog.records[0].getMessage()
+    assert "100 entries" in message
+    assert "1.25 ms" in message
+    assert "2.00" in message
+
+
+def test_it_stays_exact_while_that_is_faster(trials: Trials, caplog: pytest.LogCaptureFixture) -> None:
+    """Each trial at half as many entries again as there were at the last one."""
+    caplog.set_level(logging.INFO, "mfec.memory")
+    stored = Stored()
+    tried = []
+    for entries in range(10, 600, 10):
+        stored.look_up()
+        before = len(trials.timed)
+        stored.grow(entries)
+        if len(trials.timed) > before:
+            tried.append(entries)
+    assert tried == [100, 150, 230, 350, 530]  # 150, 225, 345 and 525 are the numbers they had to reach
+    assert stored.index.active == "exact"
+    assert not caplog.records
+
+
+def test_a_tie_goes_to_the_exact_index(trials: Trials) -> None:
+    trials.took = {"exact": 1.0, "cells": 1.0}
+    stored = Stored()
+    stored.look_up()
+    stored.grow(200)
+    assert len(trials.timed) == 2
+    assert stored.index.active == "exact"
+
+
+def test_a_later_trial_may_change_it(trials: Trials) -> None:
+    stored = Stored()
+    stored.look_up()
+    stored.grow(100)
+    trials.took["cells"] = 0.5
+    stored.grow(148)
+    assert stored.index.active == "exact"
+    stored.grow(150)
+    assert stored.index.active == "cells"
+
+
+def test_there_is_no_trial_without_look_ups(trials: Trials) -> None:
+    trials.took["cells"] = 0.5
+    stored = Stored()
+    stored.grow(120)
+    assert (stored.index.active, trials.timed) == ("exact", [])
+    stored.look_up()
+    stored.grow(200)
+    assert stored.index.active == "cells"
+
+
+def test_replaced_entries_do_not_count(trials: Trials) -> None:
+    stored = Stored()
+    stored.look_up()
+    stored.grow(80)
+    for _ in range(5):
+        stored.replace(np.repeat([0, 1], 40), np.tile(np.arange(40), 2))
+    assert trials.timed == []
+
+
+def test_all_entries_are_in_cells_after_the_change(trials: Trials) -> None:
+    """And those that are put later too."""
+    trials.took["cells"] = 0.5
+    stored = Stored()
+    stored.look_up(500)
+    stored.grow(300)
+    assert stored.index.active == "cells"
+    stored.replace(np.array([0, 1, 1]), np.array([5, 7, 149]))
+    stored.grow(320)
+    queries = stored.states[:, : stored.size].reshape(-1, 4)
+    slots, squared = stored.index.search(queries, np.ones((320, 2), np.bool_), 1)
+    for action in (0, 1):
+        mine = slice(action * stored.size, (action + 1) * stored.size)
+        assert slots[mine, action, 0].tolist() == list(range(stored.size))
+        assert not squared[mine, action].any()
+
+
+@pytest.mark.parametrize("faster", ["exact", "cells"])
+@pytest.mark.parametrize("entries", [0, 60, 120, 300])
+def test_a_restored_index_goes_on_as_the_saved_one_would(trials: Trials, faster: str, entries: int) -> None:
+    """On both sides of a trial and of the change, bit for bit."""
+    trials.took[faster] = 0.5
+    stored = Stored()
+    stored.look_up(700)
+    if entries:
+        stored.grow(entries)
+        stored.look_up(10)
+    again = stored.restored()
+    assert again.index.active == stored.index.active == ("cells" if entries >= 100 and faster == "cells" else "exact")
+    answers = []
+    for each in (stored, again):
+        trials.timed.clear()
+        found = []
+        for size in range(entries + 20, entries + 400, 20):
+            each.grow(size)
+            each.replace(np.repeat([0, 1], 3), np.tile(np.array([0, size // 4, size // 2 - 1]), 2))
+            found += [part.tobytes() for part in each.look_up()]
+        tensors = {name: tensor.tobytes() for name, tensor in each.index.tensors().items()}
+        answers.append((found, list(trials.timed), each.index.settings(), tensors))
+    assert answers[0] == answers[1]
+
+
+def test_a_restored_index_counts_the_entries_of_all_actions(trials: Trials) -> None:
+    stored = Stored()
+    stored.look_up()
+    stored.grow(60)
+    again = stored.restored()
+    again.replace(np.zeros(39, np.int64), np.arange(30, 69))
+    assert trials.timed == []
+    again.replace(np.zeros(1, np.int64), np.array([69]))
+    assert len(trials.timed) == 2
+
+
+@pytest.mark.parametrize("shape", [(63, 4), (64, 5), (64,)])
+def test_queries_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
+    """A trial would search for them, and compiled code does not look where a state ends."""
+    stored = Stored()
+    stored.grow(20)
+    tensors = {**stored.index.tensors(), "queries": np.zeros(shape, np.float32)}
+    actions, slots = (part.ravel() for part in np.indices((2, 10)))
+    with pytest.raises(ValueError):
+        AutoIndex(stored.states, stored.entry_ids).restore(actions, slots, stored.index.settings(), tensors)
+
+
+def test_times_are_medians_in_milliseconds() -> None:
+    """Of a real clock: a look-up takes less than a second and more than nothing."""
+    stored = Stored()
+    stored.grow(400)
+    queries = stored.rng.standard_normal((5, 4)).astype(np.float32)
+    for index in (stored.exact, CellIndex(stored.states, stored.entry_ids)):
+        assert 0.0 < milliseconds(index, queries, 3) < 1000.0

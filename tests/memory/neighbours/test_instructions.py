@@ -1,0 +1,107 @@
+"""Dot products of bytes, on processors with an instruction for them and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from mfec.memory.neighbours.instructions import prefetch, subtract_dots_of_halves, subtract_twice_dots
+
+
+@numba.njit
+def dots(start, added, rows, query, out):
+    subtract_twice_dots(start.ctypes.data, added, rows.ctypes.data, query.ctypes.data, out.ctypes.data)
+
+
+@numba.njit
+def dots_of_halves(start, added, rows, query, out):
+    subtract_dots_of_halves(start.ctypes.data, added, rows.ctypes.data, query.ctypes.data, out.ctypes.data)
+
+
+@numba.njit
+def fetch(numbers):
+    prefetch(numbers.ctypes.data)
+    return numbers[0]
+
+
+def extremes_and_random(rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows and queries; the first ones reach the largest sums of either sign."""
+    rows = [np.full(1024, 255, np.uint8), np.full(1024, 255, np.uint8), np.zeros(1024, np.uint8)]
+    queries = [np.full(64, -128, np.int8), np.full(64, 127, np.int8), np.full(64, -1, np.int8)]
+    rows += [rng.integers(0, 256, 1024, np.uint8) for _ in range(5)]
+    queries += [rng.integers(-128, 128, 64).astype(np.int8) for _ in range(5)]
+    return list(zip(rows, queries, strict=True))
+
+
+def computed() -> dict[str, list[list[int]]]:
+    """What this process computes."""
+    rng = np.random.default_rng(0)
+    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": []}
+    out = np.empty(16, np.int32)
+    for rows, query in extremes_and_random(rng):
+        start = rng.integers(-(2**20), 2**20, 16).astype(np.int32)
+        dots(start, np.int32(1000), rows, query, out)
+        answers["bytes"].append(out.tolist())
+        dots_of_halves(start, np.int32(-77), rows[:512].copy(), query, out)
+        answers["halves"].append(out.tolist())
+    return answers
+
+
+def expected() -> dict[str, list[list[int]]]:
+    """The same in plain numpy."""
+    rng = np.random.default_rng(0)
+    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": []}
+    for rows, query in extremes_and_random(rng):
+        start = rng.integers(-(2**20), 2**20, 16)
+        whole = rows.reshape(16, 16, 4).transpose(1, 0, 2).reshape(16, 64).astype(np.int64)
+        packed = rows[:512].reshape(8, 16, 4).transpose(1, 0, 2).reshape(16, 32).astype(np.int64)
+        halves = np.concatenate([packed & 15, packed >> 4], axis=1)
+        answers["bytes"].append((start + 1000 - 2 * whole @ query.astype(np.int64)).tolist())
+        answers["halves"].append((start - 77 - halves @ query.astype(np.int64)).tolist())
+    return answers
+
+
+def test_dots_of_bytes_and_of_halves() -> None:
+    assert computed() == expected()
+
+
+def test_a_request_for_memory_changes_nothing() -> None:
+    assert fetch(np.array([5, 6])) == 5
+
+
+# -- Without the instruction ------------------------------------------------------------------------------------------
+
+OLD = {"NUMBA_CPU_NAME": "x86-64-v2", "NUMBA_CPU_FEATURES": ""}
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the settings name processors of this family")
+
+
+def run(tmp_path: Path, setting: dict[str, str], *command: str) -> str:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), **setting}
+    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-1000:]
+    return done.stdout
+
+
+@on_x86
+@pytest.mark.parametrize("setting", [OLD, {"NUMBA_CPU_NAME": "generic"}, {"NUMBA_ENABLE_AVX": "0"}], ids=str)
+def test_processors_without_the_instruction_compute_the_same(tmp_path: Path, setting: dict[str, str]) -> None:
+    assert json.loads(run(tmp_path, setting, __file__)) == expected()
+
+
+@on_x86
+def test_processors_without_the_instruction_measure_codes_alike(tmp_path: Path) -> None:
+    """The tests of everything that is built on the instruction, in a process that has none."""
+    tests = str(Path(__file__).with_name("test_codes.py"))
+    assert "passed" in run(tmp_path, OLD, "-m", "pytest", "-k", "measure", "-p", "no:cacheprovider", tests)
+
+
+if __name__ == "__main__":
+    print(json.dumps(computed()))
