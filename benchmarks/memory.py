@@ -33,7 +33,8 @@ POOL = 2_500_000  # states recorded of each game
 HELD_OUT = 8_000  # the last of them, which only queries come from
 K = 11
 RECALL = 0.98
-EPISODE = 250  # states written together while the buffers are replaced
+EPISODE = 250  # states written together
+WRITTEN = 8192  # states to time a write by: two of our queues of entries to evict
 COLUMNS = ("", "recall", "step ms", "look-up", "write", "FAISS flat / this", "bytes an entry")
 
 
@@ -111,11 +112,9 @@ def measure_ours(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Our memory, filled, and again after everything in it was replaced three times."""
     n_actions, entries, dim = states.shape
-    before = resident_bytes()
-    memory = EpisodicMemory(n_actions, dim, capacity=entries, k=K, index=index)
     identity = 0
 
-    def write(action: int, rows: np.ndarray) -> None:
+    def write(memory: EpisodicMemory, action: int, rows: np.ndarray) -> None:
         nonlocal identity
         keys = np.stack([np.arange(identity, identity + len(rows)), np.full(len(rows), 7)], axis=1).astype(np.uint64)
         identity += len(rows)
@@ -123,34 +122,74 @@ def measure_ours(
         keys *= np.uint64(0x9E3779B97F4A7C15)
         memory.write(rows, np.full(len(rows), action), np.zeros(len(rows)), keys)
 
-    for action in range(n_actions):
-        write(action, states[action, : entries // 2])
-    look_up(memory, queries)  # as in training: the index knows what is looked up before it is set
-    for action in range(n_actions):
-        write(action, states[action, entries // 2 :])
-    size = (resident_bytes() - before) / (n_actions * entries)
+    def filled(states: np.ndarray) -> EpisodicMemory:
+        memory = EpisodicMemory(n_actions, dim, capacity=entries, k=K, index=index)
+        for action in range(n_actions):
+            write(memory, action, states[action, : entries // 2])
+        look_up(memory, queries)  # as in training: the index knows what is looked up before it is set
+        for action in range(n_actions):
+            write(memory, action, states[action, entries // 2 :])
+        return memory
 
-    def row(name: str, truth: np.ndarray) -> dict[str, Any]:
-        found = [
-            [memory.neighbours(q, a).distances ** 2 for a in range(n_actions)] for q in queries[:: HELD_OUT // 100]
-        ]
-        recall = float(np.mean(np.array(found) <= truth[:, :, -1:] * (1 + 1e-5)))
-        times = time_steps(
-            lambda q: memory.estimate(q[None]), lambda a, s: write(a, s[None]), queries, n_actions, options.steps
-        )
+    before = resident_bytes()
+    began = time.perf_counter()
+    memory = filled(states)
+    size = (resident_bytes() - before) / (n_actions * entries)
+    print(f"{index}: filled in {time.perf_counter() - began:.0f} s", flush=True)
+    written = [states[action, :WRITTEN] for action in range(n_actions)]
+
+    def row(name: str, memory: EpisodicMemory, truth: np.ndarray, times: dict[str, float]) -> dict[str, Any]:
+        near = [[memory.neighbours(q, a).distances for a in range(n_actions)] for q in queries[:: HELD_OUT // 100]]
+        recall = float(np.mean(np.array(near) ** 2 <= truth[:, :, -1:] * (1 + 1e-12)))
         return {"name": name, "recall": recall, "deletes": True, "bytes": size, **times}
 
-    rows = [row(name or index, truth)]
-    if streams is not None and entries in options.churn and index != "exact":
-        for done in range(0, 3 * entries, EPISODE):
-            for action in range(n_actions):
-                write(action, streams[action].take(min(EPISODE, 3 * entries - done)))
-            if done % (40 * EPISODE) == 0:
-                look_up(memory, queries)
-        tensors = memory.tensors()
-        now = tensors["states"].reshape(n_actions, entries, dim)
-        rows.append(row(f"{index}, all replaced 3 times", true_distances(now, queries[:: HELD_OUT // 100])))
+    first = row(name or index, memory, truth, time_lookups([memory], queries, options.steps)[0])
+    rows = [with_writes(first, lambda action, some: write(memory, action, some), written)]
+    if streams is None or entries not in options.churn or index == "exact":
+        return rows
+    for done in range(0, 3 * entries, EPISODE):
+        for action in range(n_actions):
+            write(memory, action, streams[action].take(min(EPISODE, 3 * entries - done)))
+        if done % (40 * EPISODE) == 0:
+            look_up(memory, queries)
+    now = memory.tensors()["states"].reshape(n_actions, entries, dim)
+    fresh = filled(now)
+    truth = true_distances(now, queries[:: HELD_OUT // 100])
+    # In turns, since the speed of a shared machine changes within minutes.
+    times, fresh_times = time_lookups([memory, fresh], queries, options.steps)
+    for label, each, taken in (("all replaced 3 times", memory, times), ("these entries afresh", fresh, fresh_times)):
+        rows.append(
+            with_writes(
+                row(f"{index}, {label}", each, truth, taken),
+                lambda action, some, each=each: write(each, action, some),  # type: ignore[misc]
+                written,
+            )
+        )
     return rows
+
+
+def with_writes(
+    row: dict[str, Any], write: Callable[[int, np.ndarray], None], states: list[np.ndarray]
+) -> dict[str, Any]:
+    """The row with the time of a write, from whole episodes and whole queues of entries to evict."""
+    began = time.perf_counter()
+    for at in range(0, WRITTEN, EPISODE):
+        write(0, states[0][at : at + EPISODE])
+    row["write_ms"] = 1000 * (time.perf_counter() - began) / len(states[0])
+    return {**row, "step_ms": row["lookup_ms"] + row["write_ms"]}
+
+
+def time_lookups(memories: list[EpisodicMemory], queries: np.ndarray, steps: int) -> list[dict[str, float]]:
+    """Median milliseconds of a look-up on consecutive states of play, the memories in turns of 50."""
+    taken: list[list[float]] = [[] for _ in memories]
+    for begin in range(0, steps, 50):
+        for memory, times in zip(memories, taken, strict=True):
+            for i in range(begin, begin + 50):
+                query = queries[i * 8 % len(queries)][None]  # eight games side by side: this follows one of them
+                began = time.perf_counter()
+                memory.estimate(query)
+                times.append(1000 * (time.perf_counter() - began))
+    return [{"lookup_ms": statistics.median(times)} for times in taken]
 
 
 def look_up(memory: EpisodicMemory, queries: np.ndarray) -> None:
