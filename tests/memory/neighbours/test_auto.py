@@ -240,3 +240,15 @@ def test_times_are_medians_in_milliseconds() -> None:
     queries = stored.rng.standard_normal((5, 4)).astype(np.float32)
     for index in (stored.exact, CellIndex(stored.states, stored.entry_ids)):
         assert 0.0 < milliseconds(index, queries, 3) < 1000.0
+
+
+def test_cells_that_would_miss_too_much_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast they are: 20,000 single numbers have more differences than codes can show."""
+    monkeypatch.setattr(auto, "FIRST_TRIAL", 20_000)
+    monkeypatch.setattr(auto, "milliseconds", lambda index, queries, k: 1.0 if index.active == "cells" else 2.0)
+    rng = np.random.default_rng(0)
+    states = rng.standard_normal((1, 20_000, 1)).astype(np.float32)
+    index = AutoIndex(states, np.arange(20_000)[None])
+    index.asked(rng.standard_normal((1024, 1)).astype(np.float32))
+    index.put(np.zeros(20_000, np.int64), np.arange(20_000))
+    assert index.active == "exact"

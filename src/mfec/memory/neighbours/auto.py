@@ -87,7 +87,7 @@ class AutoIndex:
         cells = self._new_cells()
         cells.put(*all_entries(self._sizes))
         exact_ms, cells_ms = milliseconds(self._index, queries, self._k), milliseconds(cells, queries, self._k)
-        if cells_ms < exact_ms:
+        if cells_ms < exact_ms and cells.reaches_its_recall:
             self._index = cells
             log.info("%s entries: searching cells from now on, %.2f ms a look-up instead of %.2f",
                      f"{entries:,}", cells_ms, exact_ms)  # fmt: skip
@@ -113,7 +113,7 @@ class AutoIndex:
         tensors: dict[str, NDArray[Any]],
     ) -> None:
         """Go on with the index of which `settings()` and `tensors()` were kept."""
-        self._queries.kept, self._queries.seen = tensors["queries"].copy(), int(settings["seen"])
+        self._queries.restore(tensors["queries"], int(settings["seen"]))
         if settings["active"] == CellIndex.name:
             self._index = self._new_cells()
         self._index.restore(actions, slots, settings["index"], tensors)

@@ -25,6 +25,8 @@ ASSIGN_REGIONS = 4  # regions whose cells a new entry is compared with
 LOOK_AT = 8  # cells that are measured for each one that is read
 LANES = 4  # parts that the search for one state is divided into
 SMALL = 1024  # entries of a buffer that is read in full
+EVERYTHING_BY_CELLS = -1
+MISFIT = 40  # squared steps a number from its cell's centre; half codes reach 64
 STEPS = 1024  # of the distances by which cells are ordered
 NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate that are its slot
 FARTHEST = 2**31 - 1  # squared distance that a candidate has room for
@@ -57,31 +59,33 @@ def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, la
 @numba.njit(cache=True, nogil=True)
 def search_rows(
     states, entry_ids, sizes, low, scale, steps, cells, rows,
-    queries, wanted, row, row_step, reads, n_candidates, slots, squared,
+    queries, wanted, row, row_step, reads, n_candidates, small, slots, squared,
 ):  # fmt: skip
     """Nearly the nearest entries of each wanted (state, action) pair, for every `row_step`-th state from `row` on."""
     kept = np.empty((wanted.shape[1], n_candidates), np.int64)
     while row < len(wanted):
         if wanted[row].any():
             kept[:] = NOTHING
-            large = wanted[row] & (sizes > SMALL)
+            large = wanted[row] & (sizes > small)
             find_candidates(low, scale, steps, cells, rows, queries[row], large, reads, 0, 1, kept)
-            rank_candidates(states, entry_ids, sizes, queries[row], wanted[row], kept, slots[row], squared[row])
+            rank_candidates(states, entry_ids, sizes, queries[row], wanted[row], kept, small, slots[row], squared[row])
         row += row_step
 
 
 @numba.njit(cache=True, nogil=True)
-def rank_candidates(states, entry_ids, sizes, query, wanted, kept, slots, squared):
+def rank_candidates(states, entry_ids, sizes, query, wanted, kept, small, slots, squared):
     """The nearest of the candidates of each wanted action by true distance.
 
-    Small buffers are read in full: their few entries may all lie far from the cells that were read, and an action must
-    not look untried because of that.
+    Buffers of up to `small` entries are read in full, and any from which too few candidates came: they may all lie far
+    from the cells that were read, and an action must not look untried because of that. `EVERYTHING_BY_CELLS` turns
+    that off.
     """
     for action in np.flatnonzero(wanted):
         size = sizes[action]
-        if size > SMALL:
+        if size > small:
             _rank(states[action], entry_ids[action], query, kept[action], slots[action], squared[action])
-        if slots[action, min(len(slots[action]), size) - 1] < 0 and size > 0:
+        missing = slots[action, min(len(slots[action]), size) - 1] < 0 and size > 0
+        if missing and small != EVERYTHING_BY_CELLS:
             slots[action] = -1
             squared[action] = np.inf
             scan(states[action, :size], entry_ids[action], query, slots[action], squared[action])
@@ -254,7 +258,7 @@ def _cell_for(cells, query, norm, distances):
         for c in range(begin, end):
             if distances[at + c - begin] < nearest:
                 nearest, cell = distances[at + c - begin], c
-    return cell
+    return cell, nearest
 
 
 @numba.njit(cache=True, nogil=True)
@@ -266,7 +270,7 @@ def assign_entries(states, actions, slots, low, scale, cells, cell_of):
     for i in range(len(actions)):
         encode(states[actions[i], slots[i]], low, scale, code)
         norm = shift_query(code, query)
-        cell_of[i] = _cell_for(cells, query, norm, distances)
+        cell_of[i], _ = _cell_for(cells, query, norm, distances)
 
 
 @numba.njit(cache=True)
@@ -305,7 +309,8 @@ def encode_laid_out(states, actions, slots, low, scale, steps, cells, cell_of, r
 
 @numba.njit(cache=True)
 def put_entries(states, actions, slots, low, scale, steps, cells, rows):
-    """Put entries into their cells, new ones and replaced ones alike."""
+    """Put entries into their cells, new ones and replaced ones alike; how many of them no cell was made for."""
+    misfits = 0
     codes, norms = rows[0], rows[1]
     width = codes.shape[1] * PART
     code, query = np.zeros(width, np.uint8), np.empty(width, np.int8)
@@ -315,5 +320,8 @@ def put_entries(states, actions, slots, low, scale, steps, cells, rows):
         drop_row(rows, action, slot)
         encode(states[action, slot], low, scale, code)
         norm = shift_query(code, query)
-        cell = _cell_for(cells, query, norm, distances)
+        cell, away = _cell_for(cells, query, norm, distances)
+        if away > MISFIT * states.shape[2] * steps[cell] * steps[cell]:
+            misfits += 1
         put_half_code(codes, norms, add_row(rows, cell, action, slot), code, cells[5][cell], steps[cell])
+    return misfits

@@ -9,6 +9,7 @@ the true neighbours of states that were recently looked up. docs/memory.md tells
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from mfec.config import AgentConfig
 from mfec.memory.neighbours.cell_rows import CellRows
 from mfec.memory.neighbours.cell_search import (
+    EVERYTHING_BY_CELLS,
     LANES,
     NOTHING,
     SMALL,
@@ -33,14 +35,20 @@ from mfec.memory.neighbours.cell_search import (
 from mfec.memory.neighbours.clustering import Cells, cluster
 from mfec.memory.neighbours.codes import COARSEST_STEP, PART, SAMPLE, all_entries, fit_code_book, parts_of
 from mfec.memory.neighbours.recent import RecentQueries
+from mfec.memory.neighbours.scan import scan
 from mfec.memory.neighbours.threads import n_threads, on_all_cores
 
 CELL_SIZE = 96  # entries of all actions in a cell, when the cells are made
 CELL_SAMPLE = 32  # entries for each cell, at most, to find the cells from
 SMALLEST_CHANGE = 1024  # entries put before cells are made anew, at least
+CHECKED = 8  # recent queries that are compared with full scans
+TOLERANCE = 0.02
+MANY_MISFITS = 0.1  # share of the entries put
 OUTSIDE = 0.001  # share of numbers below the coded range, and above: a wide range, since half codes round anyway
 SPARES = (8, 16, 32, 64)  # candidates beyond k that are ranked by true distance: as few of these as will do
 WORTH_SHARING = 65_536  # entries to read; below this, waking another thread costs as much as it saves
+
+log = logging.getLogger("mfec.memory")
 
 
 class CellIndex:
@@ -73,6 +81,8 @@ class CellIndex:
         self._cells: Cells | None = None
         self._changes = 0  # entries put since the cells were made
         self._made_for = 0  # entries there were then
+        self._misfits = 0  # entries put since then that lie far from every cell
+        self.reaches_its_recall = True  # False where codes are too coarse for the differences that matter
         self._reads = 1  # cells that a search reads
         self._spare = SPARES[0]  # candidates beyond k
         self._recall = recall
@@ -90,12 +100,17 @@ class CellIndex:
             return
         np.maximum.at(self._sizes, actions, slots + 1)
         self._changes += len(actions)
-        if self._cells is None or self._changes >= max(SMALLEST_CHANGE, self._made_for // 2):
+        if self._cells is None or self._is_outdated():
             self._make_cells()
         else:
-            put_entries(
+            self._misfits += put_entries(
                 self._states, actions, slots, self._low, self._scale, self._steps, self._cells.arrays, self._rows.arrays
             )
+
+    def _is_outdated(self) -> bool:
+        """Whether half of the entries have changed, or fewer, if there are no cells for what comes in."""
+        drifting = self._misfits > MANY_MISFITS * self._changes
+        return self._changes >= max(SMALLEST_CHANGE, self._made_for // (16 if drifting else 2))
 
     def search(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
@@ -112,7 +127,7 @@ class CellIndex:
         self._queries.add(states)
 
     def _search(
-        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int, reads: int, spare: int
+        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int, reads: int, spare: int, small: int = SMALL
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         slots = np.full((*wanted.shape, k), -1, np.int64)
         squared = np.full((*wanted.shape, k), np.inf)
@@ -126,11 +141,11 @@ class CellIndex:
         def search_some_rows(share: int) -> None:
             search_rows(
                 self._states, self._entry_ids, self._sizes, *coding, states, wanted, share, threads,
-                reads, k + spare, slots, squared,
+                reads, k + spare, small, slots, squared,
             )  # fmt: skip
 
         def search_some_lanes(share: int) -> None:
-            find_candidates(*coding, states[0], wanted[0] & (self._sizes > SMALL), reads, share, threads, kept[share])
+            find_candidates(*coding, states[0], wanted[0] & (self._sizes > small), reads, share, threads, kept[share])
 
         if len(wanted) > 1 or threads == 1:
             on_all_cores(search_some_rows, threads)
@@ -139,7 +154,15 @@ class CellIndex:
             on_all_cores(search_some_lanes, threads)
             merge_candidates(kept)
             rank_candidates(
-                self._states, self._entry_ids, self._sizes, states[0], wanted[0], kept[0], slots[0], squared[0]
+                self._states,
+                self._entry_ids,
+                self._sizes,
+                states[0],
+                wanted[0],
+                kept[0],
+                small,
+                slots[0],
+                squared[0],
             )
         return slots, squared
 
@@ -158,7 +181,7 @@ class CellIndex:
         spreads = mean_spreads(self._states, actions, slots, self._low, self._scale, self._cells.arrays, cell_of)
         self._steps = np.clip(np.ceil(2 * 2.33 / 15 * np.sqrt(spreads)), 1, COARSEST_STEP).astype(np.int32)
         self._fill(actions, slots, cell_of)
-        self._changes, self._made_for = 0, len(slots)
+        self._changes, self._misfits, self._made_for = 0, 0, len(slots)
         self._set_reads()
 
     def _assign(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -194,12 +217,13 @@ class CellIndex:
             queries = self._states[actions[some], slots[some]]
         wanted = np.ones((len(queries), self.n_actions), np.bool_)
         plenty = 15 * self._k + SPARES[-1]  # candidates with which reading all cells is as good as exact
-        _, truth = self._search(queries, wanted, self._k, len(self._cells), plenty)
+        _, truth = self._search(queries, wanted, self._k, len(self._cells), plenty, EVERYTHING_BY_CELLS)
+        self._check_truth(queries[:CHECKED], truth)
         there = np.isfinite(truth)
         farthest = np.where(there, truth, -np.inf).max(axis=2, keepdims=True)
 
         def recall(reads: int) -> float:
-            _, found = self._search(queries, wanted, self._k, reads, self._spare)
+            _, found = self._search(queries, wanted, self._k, reads, self._spare, EVERYTHING_BY_CELLS)
             return int(np.count_nonzero(found <= farthest)) / max(1, int(np.count_nonzero(there)))
 
         for self._spare in SPARES:
@@ -211,6 +235,25 @@ class CellIndex:
             few, many = (few, reads) if recall(reads) >= self._recall else (reads, many)
         self._reads = many
 
+    def _check_truth(self, queries: NDArray[np.float32], found: NDArray[np.float64]) -> None:
+        """Compare what reading all cells finds with full scans, and say so if that is not enough."""
+        hits = neighbours = 0
+        for query, of_query in zip(queries, found, strict=False):
+            for action, size in enumerate(self._sizes.tolist()):
+                k = min(self._k, size)
+                slots, squared = np.full(k, -1), np.full(k, np.inf)
+                if k:
+                    scan(self._states[action, :size], self._entry_ids[action], query, slots, squared)
+                    hits += int(np.count_nonzero(of_query[action] <= squared[-1]))
+                    neighbours += k
+        reached = hits / max(1, neighbours)
+        self.reaches_its_recall = reached >= self._recall - TOLERANCE
+        if not self.reaches_its_recall:
+            log.warning(
+                "cells can find no more than %.0f%% of the neighbours here: neighbours differ too little beside the "
+                "whole range of states; --index exact finds all of them", 100 * reached,
+            )  # fmt: skip
+
     # -- Storage ------------------------------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
@@ -219,6 +262,7 @@ class CellIndex:
             "scale": self._scale,
             "changes": self._changes,
             "made_for": self._made_for,
+            "misfits": self._misfits,
             "reads": self._reads,
             "spare": self._spare,
             "seen": self._queries.seen,
@@ -248,8 +292,9 @@ class CellIndex:
         """Take in the entries in these slots, in the cells of which `settings()` and `tensors()` were kept."""
         self._scale = float(settings["scale"])
         self._changes, self._made_for = int(settings["changes"]), int(settings["made_for"])
+        self._misfits = int(settings["misfits"])
         self._reads, self._spare = int(settings["reads"]), int(settings["spare"])
-        self._queries.kept, self._queries.seen = tensors["queries"].copy(), int(settings["seen"])
+        self._queries.restore(tensors["queries"], int(settings["seen"]))
         if "cell_of" not in tensors:
             return self.put(actions, slots)
         regions, centres, first, cell_of = (tensors[name] for name in ("regions", "centres", "first", "cell_of"))
@@ -260,7 +305,6 @@ class CellIndex:
             and 0.0 < self._scale < np.inf
             and bool(np.isfinite(tensors["low"]).all())
             and tensors["low"].shape == self._low.shape
-            and self._queries.kept.shape == RecentQueries(len(self._low)).kept.shape
             and all(codes.dtype == np.uint8 and codes.shape == (len(codes), width) for codes in (regions, centres))
             and first.shape == (len(regions) + 1,)
             and (first[0], first[-1]) == (0, len(centres))

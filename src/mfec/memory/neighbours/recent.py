@@ -26,3 +26,9 @@ class RecentQueries:
     def states(self) -> NDArray[np.float32]:
         """float32 (n, dim), n at most `KEPT`."""
         return self.kept[: min(KEPT, -(-self.seen // EVERY))]
+
+    def restore(self, kept: NDArray[np.float32], seen: int) -> None:
+        """Go on with the look-ups that were kept."""
+        if kept.shape != self.kept.shape or kept.dtype != self.kept.dtype or seen < 0:
+            raise ValueError("its recent look-ups do not fit its states")
+        self.kept, self.seen = kept.copy(), seen

@@ -7,14 +7,16 @@ import numpy as np
 
 from mfec.memory.neighbours.codes import squared_distance
 
+TINY = 1e-30
+
 
 @numba.njit(cache=True, nogil=True)
 def scan(states, entry_ids, query, slots, squared):
     """The nearest of all states (n, dim): slots and squared distances, nearest first, older first among equals."""
     for slot in range(len(states)):
-        # 32 bits are right to 1 in 1,000 for thousands of numbers, unless they overflow.
+        # 32 bits are right to 1 in 1,000 for thousands of numbers, unless they overflow or vanish.
         rough = _rough_distance(states[slot], query)
-        if rough * np.float32(0.999) > squared[-1] and rough < np.inf:
+        if TINY < rough < np.inf and rough * np.float32(0.999) > squared[-1]:
             continue
         enter(squared_distance(states[slot], query), slot, entry_ids, slots, squared)
 
