@@ -218,7 +218,6 @@ class CellIndex:
         wanted = np.ones((len(queries), self.n_actions), np.bool_)
         plenty = 15 * self._k + SPARES[-1]  # candidates with which reading all cells is as good as exact
         _, truth = self._search(queries, wanted, self._k, len(self._cells), plenty, EVERYTHING_BY_CELLS)
-        self._check_truth(queries[:CHECKED], truth)
         there = np.isfinite(truth)
         farthest = np.where(there, truth, -np.inf).max(axis=2, keepdims=True)
 
@@ -234,9 +233,10 @@ class CellIndex:
             reads = (few + many) // 2
             few, many = (few, reads) if recall(reads) >= self._recall else (reads, many)
         self._reads = many
+        self._judge(recall(many) * self._share_of_truth(queries[:CHECKED], truth))
 
-    def _check_truth(self, queries: NDArray[np.float32], found: NDArray[np.float64]) -> None:
-        """Compare what reading all cells finds with full scans, and say so if that is not enough."""
+    def _share_of_truth(self, queries: NDArray[np.float32], found: NDArray[np.float64]) -> float:
+        """How much of what full scans find is among `found`, squared distances (n, n_actions, k)."""
         hits = neighbours = 0
         for query, of_query in zip(queries, found, strict=False):
             for action, size in enumerate(self._sizes.tolist()):
@@ -246,7 +246,9 @@ class CellIndex:
                     scan(self._states[action, :size], self._entry_ids[action], query, slots, squared)
                     hits += int(np.count_nonzero(of_query[action] <= squared[-1]))
                     neighbours += k
-        reached = hits / max(1, neighbours)
+        return hits / max(1, neighbours)
+
+    def _judge(self, reached: float) -> None:
         self.reaches_its_recall = reached >= self._recall - TOLERANCE
         if not self.reaches_its_recall:
             log.warning(
