@@ -81,6 +81,7 @@ class CellIndex:
         self._cells: Cells | None = None
         self._changes = 0  # entries put since the cells were made
         self._made_for = 0  # entries there were then
+        self._scattered = 0  # entries put since the rows of each cell were laid out side by side
         self._misfits = 0  # entries put since then that lie far from every cell
         self.reaches_its_recall = True  # False where codes are too coarse for the differences that matter
         self._reads = 1  # cells that a search reads
@@ -106,6 +107,10 @@ class CellIndex:
             self._misfits += put_entries(
                 self._states, actions, slots, self._low, self._scale, self._steps, self._cells.arrays, self._rows.arrays
             )
+            self._scattered += len(actions)
+            if self._scattered >= max(SMALLEST_CHANGE, self._made_for // 8):
+                entries = all_entries(self._sizes)
+                self._fill(*entries, self._rows.cells_of(*entries))
 
     def _is_outdated(self) -> bool:
         """Whether half of the entries have changed, or fewer, if there are no cells for what comes in."""
@@ -202,6 +207,7 @@ class CellIndex:
     def _fill(self, actions: NDArray[np.int64], slots: NDArray[np.int64], cell_of: NDArray[np.int32]) -> None:
         assert self._cells is not None
         self._rows.lay_out(len(self._cells), actions, slots, cell_of)
+        self._scattered = 0
         encode_laid_out(
             self._states, actions, slots, self._low, self._scale, self._steps,
             self._cells.arrays, cell_of, self._rows.arrays,
