@@ -43,7 +43,7 @@ def main() -> None:
     axes.set_ylabel("milliseconds a step")
     axes.set_title(f"Look-up of {results[0]['actions']} actions and one write, {results[0]['game']}, 2 cores")
     axes.grid(alpha=0.3, which="both")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="lower right")
     figure.savefig(options.out, dpi=150)
 
 
