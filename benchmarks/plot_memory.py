@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     results = json.loads(options.json.read_text())["results"]
-    figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9.0, 4.5), layout="constrained")
     for name, (label, colour, style) in SHOWN.items():
         points = [
             (result["entries"], row["step_ms"]) for result in results for row in result["rows"] if row["name"] == name
@@ -43,7 +43,7 @@ def main() -> None:
     axes.set_ylabel("milliseconds a step")
     axes.set_title(f"Look-up of {results[0]['actions']} actions and one write, {results[0]['game']}, 2 cores")
     axes.grid(alpha=0.3, which="both")
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     figure.savefig(options.out, dpi=150)
 
 
