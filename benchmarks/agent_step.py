@@ -111,7 +111,9 @@ def measure(agent: MFEC, options: argparse.Namespace) -> dict[str, Any]:
     for _ in range(options.turns):
         began = time.perf_counter()
         for actions in rng.integers(agent.n_actions, size=(BLOCK // bare.n, bare.n)):
-            ended = bare.step(actions).ended
+            for group, own in enumerate(bare.groups):
+                bare.send(group, actions[own])
+            ended = np.concatenate([bare.receive(group).ended for group in range(len(bare.groups))])
             if ended.any():
                 bare.begin(ended)
         bare_ms.append(1000 * (time.perf_counter() - began) / BLOCK)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections import deque
 from collections.abc import Callable
 from functools import cache, partial
 from hashlib import sha256
@@ -14,17 +16,20 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit, TransformAction, TransformObservation
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from mfec.agent import MFEC, BadEnvironmentData
 from mfec.callback import Callback, Game
-from mfec.checkpoint import CheckpointError, read_checkpoint
+from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.embeddings import Identity, RandomProjection
 from mfec.envs import make_atari
+from mfec.envs.atari import AtariVector
 from mfec.envs.lanes import LaneError
+from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
 
 # -- Environments -----------------------------------------------------------------------------------------------------
@@ -134,6 +139,57 @@ class Recorder(gymnasium.Wrapper):
 
 def side_by_side(make: Callable[[], gymnasium.Env], n: int) -> SyncVectorEnv:
     return SyncVectorEnv([make] * n, autoreset_mode=AutoresetMode.DISABLED)
+
+
+class InGroups(VectorEnv):
+    """Environments that step in groups of these sizes, one group after the other; `interrupt` counts receptions."""
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+
+    def __init__(
+        self, make: Callable[[int], gymnasium.Env], sizes: tuple[int, ...], interrupt: int | None = None
+    ) -> None:
+        stops = np.cumsum(sizes).tolist()
+        self.groups = [slice(stop - size, stop) for stop, size in zip(stops, sizes, strict=True)]
+        self._parts = [
+            SyncVectorEnv(
+                [partial(make, lane) for lane in range(own.start, own.stop)], autoreset_mode=AutoresetMode.DISABLED
+            )
+            for own in self.groups
+        ]
+        self.num_envs = sum(sizes)
+        self.single_observation_space = self._parts[0].single_observation_space
+        self.single_action_space = self._parts[0].single_action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._sent: dict[int, np.ndarray] = {}
+        self._shown = np.zeros(self.observation_space.shape, self.observation_space.dtype)
+        self._lives = np.zeros(self.num_envs, np.int64)
+        self.until_interrupt = interrupt
+
+    def reset(self, *, seed=None, options=None):
+        mask = options["reset_mask"] if options else np.ones(self.num_envs, np.bool_)
+        for group, own in enumerate(self.groups):
+            if mask[own].any():
+                self._sent.pop(group, None)
+                some = {"reset_mask": mask[own]} if options else None
+                self._shown[own], info = self._parts[group].reset(seed=seed[own], options=some)
+                self._lives[own] = np.where(mask[own], info.get("lives", 0), self._lives[own])
+        return self._shown.copy(), {"lives": self._lives.copy()}
+
+    def send(self, group, actions):
+        assert group not in self._sent
+        self._sent[group] = actions
+
+    def receive(self, group):
+        if self.until_interrupt is not None:
+            self.until_interrupt -= 1
+            if self.until_interrupt == 0:
+                raise KeyboardInterrupt
+        own = self.groups[group]
+        self._shown[own], *outcome, info = self._parts[group].step(self._sent.pop(group))
+        self._lives[own] = info.get("lives", 0)
+        return self._shown[own], *outcome, {"lives": self._lives[own]}
 
 
 @cache
@@ -422,6 +478,9 @@ RUNS = {  # environment, frames, when it is saved (as shares of the run), settin
     "8 walks": (partial(side_by_side, partial(Walk, lives=2), 8), 800, (0.1, 0.33, 0.8), LITTLE | {"capacity": 10}),
     "qbert": (partial(qbert, None), 3000, (0.1, 0.7), {}),
     "qbert, little memory": (partial(qbert, None), 3000, (0.3, 0.9), LITTLE),
+    "2 qberts": (partial(qbert, 2), 2400, (0.0, 0.31, 0.77), {}),
+    "3 qberts, little memory": (partial(qbert, 3), 3600, (0.0, 0.31, 0.77), LITTLE),
+    "5 qberts": (partial(qbert, 5), 4000, (0.52,), {"episode": "game"}),
     "8 qberts": (partial(qbert, 8), 4800, (0.2, 0.9), {}),
     "8 qberts, little memory": (partial(qbert, 8), 4800, (0.8,), LITTLE),
     "cart pole, cells": (CART_POLE, 2400, (0.0, 0.3, 0.6, 0.9), CELLS | {"epsilon": 0.1, "capacity": 700}),
@@ -433,6 +492,10 @@ RUNS = {  # environment, frames, when it is saved (as shares of the run), settin
         partial(side_by_side, partial(Walk, lives=2), 8), 800, (0.1, 0.33, 0.8), CELLS | LITTLE | {"capacity": 10},
     ),
     "qbert, cells": (partial(qbert, None), 3000, (0.2, 0.7), CELLS),
+    "walks in groups": (
+        partial(InGroups, lambda lane: Walk(length=4 + lane, lives=2), (3, 1, 2)), 900, (0.0, 0.004, 0.4, 0.9), LITTLE,
+    ),
+    "3 qberts, cells": (partial(qbert, 3), 3000, (0.4,), CELLS),
 }  # fmt: skip
 
 
@@ -451,13 +514,13 @@ def make_agent(name: str, seed: int = 0) -> MFEC:
 def test_the_same_seed_gives_the_same_run_and_a_stopped_one_goes_on(name, tmp_path):
     """Bit for bit: the memory, the scores, the random streams, the games in progress."""
     make_env, total_frames, shares, _ = RUNS[name]
-    whole = make_agent(name).learn(total_frames)
+    counted = Keep()
+    whole = make_agent(name).learn(total_frames, callback=counted)
     expected = everything(whole, tmp_path / "whole")
     assert len(whole.memory) > 0
     assert whole.games > 0
-    steps = whole.tally.steps // (8 if "8" in name else 1)
 
-    moments = tuple(1 + int(share * steps) for share in shares)
+    moments = tuple(1 + int(share * counted.steps) for share in shares)
     kept = make_agent(name).learn(total_frames, callback=Keep(tmp_path, moments))
     assert everything(kept, tmp_path / "kept") == expected, "the same seed, saved along the way"
     for moment in moments:
@@ -467,30 +530,56 @@ def test_the_same_seed_gives_the_same_run_and_a_stopped_one_goes_on(name, tmp_pa
         assert everything(resumed, tmp_path / "resumed") == expected, f"saved after step {moment}"
 
 
-@pytest.mark.parametrize("name", ["cart pole", "8 walks", "qbert"])
+@pytest.mark.parametrize("name", ["cart pole", "8 walks", "qbert", "2 qberts"])
 def test_different_seeds_give_different_runs(name, tmp_path):
     _, total_frames, *_ = RUNS[name]
     runs = [everything(make_agent(name, seed).learn(total_frames // 2), tmp_path / str(seed))[1] for seed in range(3)]
     assert len({run["memory", "states"] for run in runs}) == 3
 
 
-def test_an_agent_stopped_by_an_error_goes_on_as_if_it_were_not(tmp_path):
-    make_env, total_frames, *_ = RUNS["8 walks"]
-    expected = everything(make_agent("8 walks").learn(total_frames), tmp_path / "whole")
-    agent = make_agent("8 walks")
+@pytest.mark.parametrize("name", ["8 walks", "walks in groups"])
+def test_an_agent_stopped_by_an_error_goes_on_as_if_it_were_not(name, tmp_path):
+    make_env, total_frames, *_ = RUNS[name]
+    expected = everything(make_agent(name).learn(total_frames), tmp_path / "whole")
+    agent = make_agent(name)
     for stop in (5, 17, 30):
         with pytest.raises(Keep.Stopped):
             agent.learn(total_frames, callback=Keep(stop=stop))
         agent.save(tmp_path / "stopped")
         agent = MFEC.load(tmp_path / "stopped", env=make_env())
     assert everything(agent.learn(total_frames), tmp_path / "end") == expected
-    assert agent.frames == total_frames
+    assert agent.frames >= total_frames
 
 
-def test_learning_in_parts_is_learning_at_once(tmp_path):
-    expected = everything(make_agent("cart pole").learn(500), tmp_path / "whole")
-    agent = make_agent("cart pole")
-    for frames in (1, 130, 131, 500):
+@pytest.mark.parametrize("after", [1, 2, 3, 50])
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_step_that_was_interrupted_is_made_after_all(after, saved, tmp_path):
+    """By Ctrl-C, say, while the agent waits for a group. Saved and loaded it goes on as well."""
+    _, total_frames, _, settings = RUNS["walks in groups"]
+    expected = everything(make_agent("walks in groups").learn(total_frames), tmp_path / "whole")
+    make_env = partial(InGroups, lambda lane: Walk(length=4 + lane, lives=2), (3, 1, 2))
+    agent = MFEC(make_env(interrupt=after), **settings, seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(total_frames)
+    if saved:
+        agent.save(tmp_path / "saved")
+        agent = MFEC.load(tmp_path / "saved", env=make_env())
+    assert everything(agent.learn(total_frames), tmp_path / "end") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("cart pole", (1, 130, 131, 500)),
+        ("3 qberts, little memory", (4, 9, 1000, 1013, 1800)),
+        ("walks in groups", (1, 4, 300, 310, 500)),
+    ],
+)
+def test_learning_in_parts_is_learning_at_once(name, parts, tmp_path):
+    """Between two parts, groups of lanes may be in flight."""
+    expected = everything(make_agent(name).learn(parts[-1]), tmp_path / "whole")
+    agent = make_agent(name)
+    for frames in parts:
         agent.learn(frames)
     assert everything(agent, tmp_path / "parts") == expected
 
@@ -502,10 +591,11 @@ def test_an_agent_saved_before_it_learned_goes_on(tmp_path):
     assert everything(agent.learn(300), tmp_path / "end") == expected
 
 
-def test_a_loaded_agent_that_did_not_learn_is_saved_as_it_was(tmp_path):
-    agent = make_agent("8 walks").learn(100)
+@pytest.mark.parametrize("name", ["8 walks", "walks in groups"])
+def test_a_loaded_agent_that_did_not_learn_is_saved_as_it_was(name, tmp_path):
+    agent = make_agent(name).learn(100)
     expected = everything(agent, tmp_path / "first")
-    for env in (None, RUNS["8 walks"][0]()):
+    for env in (None, RUNS[name][0]()):
         assert everything(MFEC.load(tmp_path / "first", env=env), tmp_path / "second") == expected
 
 
@@ -514,6 +604,134 @@ def test_without_a_seed_runs_differ_and_can_be_repeated(tmp_path):
     assert first.seed != second.seed
     again = MFEC(Walk(), capacity=100, seed=first.seed)
     assert everything(first.learn(100), tmp_path / "a") == everything(again.learn(100), tmp_path / "b")
+
+
+# -- Groups in turn ---------------------------------------------------------------------------------------------------
+
+
+def reference(n: int, total_frames: int, *, k: int, capacity: int, eviction: str, epsilon: float, seed: int):
+    """Algorithm 1 by two groups in turn, written down plainly: each lane has an environment and steps only when
+    its group is received. Memory, scores and random streams."""
+    env_seed, explore_seed, ties_seed, projection, _ = np.random.SeedSequence(seed).spawn(5)
+    exploration, ties = np.random.default_rng(explore_seed), np.random.default_rng(ties_seed)
+    embedding = RandomProjection(84 * 84, seed=projection)
+    envs = [make_atari("qbert", n_envs=1, max_frames=420) for _ in range(n)]
+    n_actions = int(envs[0].single_action_space.n)
+    memory = EpisodicMemory(n_actions, 64, k=k, capacity=capacity, eviction=eviction, index="exact")
+    observations, lives, games, steps, scores = [None] * n, [0] * n, [-1] * n, [[] for _ in range(n)], [0.0] * n
+    finished: deque[float] = deque(maxlen=100)
+
+    def begin(lane: int) -> None:
+        games[lane] += 1
+        key = (*env_seed.spawn_key, lane, games[lane])
+        drawn = int(np.random.SeedSequence(env_seed.entropy, spawn_key=key).generate_state(1)[0] >> 1)
+        given = drawn if games[lane] % envs[lane].reseed_every == 0 else None
+        shown, info = envs[lane].reset(seed=[given])
+        observations[lane], lives[lane], scores[lane], steps[lane] = shown[0], info["lives"][0], 0.0, []
+
+    for lane in range(n):
+        begin(lane)
+    groups, in_flight, group, frames = [range((n + 1) // 2), range((n + 1) // 2, n)], {}, 0, 0
+    while frames < total_frames:
+        shown = np.stack([observations[lane] for lane in groups[group]])
+        states, keys = embedding(shown), array_keys(shown)
+        values = memory.estimate(states, keys).values
+        exploring = exploration.random(len(values)) < epsilon
+        actions = []
+        for row, at_random in zip(values, exploring, strict=True):
+            best = np.flatnonzero(row == row.max())
+            greedy = best[ties.integers(len(best))] if len(best) > 1 else best[0]
+            actions.append(int(exploration.integers(n_actions) if at_random else greedy))
+        in_flight[group] = list(zip(groups[group], states, keys, actions, strict=True))
+        group = (group + 1) % 2
+        ended = []
+        for lane, state, key, action in in_flight.pop(group, []):
+            shown, reward, terminated, truncated, info = envs[lane].step(np.array([action]))
+            frames += 4
+            observations[lane], scores[lane] = shown[0], scores[lane] + reward[0]
+            steps[lane].append((state, key, action, reward[0]))
+            over = bool(terminated[0] or truncated[0])
+            if over or info["lives"][0] < lives[lane]:
+                ret = 0.0
+                for state, key, action, reward in reversed(steps[lane]):
+                    ret = reward + ret
+                    memory.write(state[None], [action], [ret], key[None])
+                steps[lane] = []
+            lives[lane] = info["lives"][0]
+            if over:
+                finished.append(scores[lane])
+                ended.append(lane)
+        for lane in ended:
+            begin(lane)
+    return memory, frames, list(finished), exploration, ties
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_two_groups_in_turn_play_what_the_plain_reference_plays(n):
+    settings = {"k": 4, "capacity": 150, "eviction": "used", "epsilon": 0.02, "seed": 5}
+    agent = MFEC(qbert(n), index="exact", **settings).learn(5000)
+    memory, frames, finished, exploration, ties = reference(n, 5000, **settings)
+    assert len(finished) > 5
+    assert len(memory) > 400
+    assert (agent.frames, list(agent.scores)) == (frames, finished)
+    assert agent._exploration.bit_generator.state == exploration.bit_generator.state
+    assert agent._ties.bit_generator.state == ties.bit_generator.state
+    ours, theirs = agent.memory.tensors(), memory.tensors()
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+class Unsteady(AtariVector):
+    """Steps that take as long as they please."""
+
+    rng = np.random.default_rng()
+
+    def send(self, group, actions):
+        super().send(group, actions)
+        time.sleep(self.rng.choice([0.0, 0.004]))
+
+    def receive(self, group):
+        time.sleep(self.rng.choice([0.0, 0.004]))
+        return super().receive(group)
+
+
+def test_results_do_not_depend_on_how_long_steps_take(tmp_path):
+    expected = everything(make_agent("3 qberts, little memory").learn(2400), tmp_path / "steady")
+    agent = MFEC(Unsteady("qbert", 3, max_frames=420), **LITTLE, seed=0).learn(2400)
+    assert everything(agent, tmp_path / "unsteady") == expected
+
+
+def test_states_may_become_arrays_only_when_they_are_looked_up(tmp_path):
+    """As those of an embedding that computes them on a device, while the memory waits there as well."""
+
+    class Later(RandomProjection):
+        ready = False
+
+        def __call__(self, observations):
+            embedding, states = self, super().__call__(observations)
+            embedding.ready = False
+
+            class States:
+                def __array__(self, dtype=None, copy=None):
+                    assert embedding.ready, "not before the estimate"
+                    return np.asarray(states, dtype)
+
+                def __len__(self):
+                    return len(states)
+
+            return States()
+
+    expected = everything(MFEC(qbert(3), capacity=300, seed=0).learn(1500), tmp_path / "now", but=("config",))
+    embedding = Later(84 * 84, seed=np.random.SeedSequence(0).spawn(5)[3])
+    agent = MFEC(qbert(3), capacity=300, embedding=embedding, seed=0)
+    estimate = agent.memory.estimate
+
+    def estimate_later(*arguments, **settings):
+        embedding.ready = True
+        return estimate(*arguments, **settings)
+
+    agent.memory.estimate = estimate_later
+    assert everything(agent.learn(1500), tmp_path / "later", but=("config",)) == expected
 
 
 # -- Loading ----------------------------------------------------------------------------------------------------------
@@ -564,6 +782,32 @@ def test_another_number_of_environments_is_an_error_every_time(tmp_path):
     for _ in range(2):
         with pytest.raises(LaneError, match="played 2 environments, these are 3"):
             loaded.learn(100)
+
+
+def test_other_groups_of_environments_are_an_error_every_time(tmp_path):
+    MFEC(qbert(3), capacity=100, seed=0).learn(200).save(tmp_path)
+    together = side_by_side(partial(make_atari, "qbert", max_frames=420), 3)
+    loaded = MFEC.load(tmp_path, env=together)
+    for _ in range(2):
+        with pytest.raises(LaneError, match=r"in the groups \[\[0, 2\], \[2, 3\]\], these are \[\[0, 3\]\]"):
+            loaded.learn(400)
+
+
+@pytest.mark.parametrize("name", ["cart pole", "8 walks", "3 qberts, little memory"])
+def test_checkpoints_from_before_there_were_groups_are_read(name, tmp_path):
+    """With one group it makes no difference; several begin with the games at rest, as after a fresh start."""
+    make_env, total_frames, *_ = RUNS[name]
+    agent = make_agent(name).learn(total_frames // 2)
+    agent.save(tmp_path / "new")
+    state, tensors = read_checkpoint(tmp_path / "new", kind="agent")
+    for key in ("groups", "turn", "in_flight"):
+        del state["games_in_progress"][key]
+    tensors["episodes"] = {key: t for key, t in tensors["episodes"].items() if not key.startswith("in_flight")}
+    write_checkpoint(tmp_path / "old", kind="agent", state=state, tensors=tensors)
+    old, new = (MFEC.load(tmp_path / when, env=make_env()) for when in ("old", "new"))
+    assert old.learn(total_frames).frames >= total_frames
+    if "qbert" not in name:
+        assert everything(old, tmp_path / "a") == everything(new.learn(total_frames), tmp_path / "b")
 
 
 def test_games_that_cannot_be_brought_back_begin_anew_with_a_warning(tmp_path):
@@ -769,6 +1013,28 @@ def test_after_bad_data_the_same_agent_goes_on_from_the_good_state(n, tmp_path):
     with pytest.raises(BadEnvironmentData):
         agent.learn(90)
     assert everything(agent.learn(90), tmp_path / "end", but=STREAMS) == expected
+
+
+@pytest.mark.parametrize("fault", ["nan reward", "nan observation"])
+@pytest.mark.parametrize("lane", [0, 2, 3])
+@pytest.mark.parametrize("at", [1, 2, 25])
+@pytest.mark.parametrize("saved", [False, True])
+def test_bad_data_of_a_group_leaves_a_good_agent_with_all_that_was_decided(fault, lane, at, saved, tmp_path):
+    """The bad step stays in flight beside those of other groups, and is made again: no draw, no look-up is lost."""
+
+    def make(faults):
+        return InGroups(lambda own: Walk(length=4 + own, faults=faults if own == lane else None), (2, 1, 1))
+
+    settings = {"capacity": 12, "k": 2, "eviction": "used", "epsilon": 0.1}
+    expected = everything(MFEC(make({}), **settings, seed=0).learn(200), tmp_path / "good")
+    agent = MFEC(make({at: fault}), **settings, seed=0)
+    with pytest.raises(BadEnvironmentData, match=fault.split()[1]):
+        agent.learn(200)
+    assert agent.frames < 200
+    if saved:
+        agent.save(tmp_path / "kept")
+        agent = MFEC.load(tmp_path / "kept", env=make({}))
+    assert everything(agent.learn(200), tmp_path / "end") == expected
 
 
 def test_bad_data_at_the_start_of_a_game_is_the_same_error(tmp_path):

@@ -19,6 +19,7 @@ from mfec.callback import Callback, Game, Tally
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.config import (
     AgentConfig,
+    DeviceName,
     EmbeddingName,
     EpisodeEnd,
     Eviction,
@@ -27,20 +28,19 @@ from mfec.config import (
     Ties,
     Update,
 )
-from mfec.embeddings import Embedding, make_embedding, restore_embedding
+from mfec.device import Channel, Seen, device_name
+from mfec.embeddings import Embedding, RandomProjection, make_embedding, restore_embedding
 from mfec.envs import make_env
-from mfec.envs.lanes import LaneError, Lanes, make_lanes
+from mfec.envs.lanes import make_lanes
 from mfec.envs.spaces import describe_spaces, spaces_from
-from mfec.episode import Episode, episode_tensors, restore_episodes
-from mfec.errors import MfecError
+from mfec.episode import Episode
+from mfec.games import BadEnvironmentData, Decision, GamesInProgress
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
 
+__all__ = ["MFEC", "BadEnvironmentData"]
+
 AnyEnv = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
-
-
-class BadEnvironmentData(MfecError):
-    """The environment returned something that is not a finite number."""
 
 
 class MFEC:
@@ -71,6 +71,7 @@ class MFEC:
         embedding: EmbeddingName | Embedding = AgentConfig.embedding,
         dim: int = AgentConfig.dim,
         index: IndexName = AgentConfig.index,
+        device: DeviceName | Channel = AgentConfig.device,
         recall: float = AgentConfig.recall,
         eviction: Eviction = AgentConfig.eviction,
         update: Update = AgentConfig.update,
@@ -82,7 +83,8 @@ class MFEC:
         named = embedding if isinstance(embedding, str) else "auto"
         self.config = AgentConfig(
             k=k, gamma=gamma, epsilon=epsilon, capacity=capacity, embedding=named, dim=dim, index=index,
-            recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours, ties=ties, episode=episode,
+            device=device_name(device), recall=recall, eviction=eviction, update=update,
+            few_neighbours=few_neighbours, ties=ties, episode=episode,
         )  # fmt: skip
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
         env_seed, exploration, ties_seed, projection, playing = np.random.SeedSequence(self.seed).spawn(5)
@@ -90,15 +92,13 @@ class MFEC:
         self._exploration = np.random.default_rng(exploration)
         self._ties = np.random.default_rng(ties_seed)
         self._playing = np.random.default_rng(playing)  # for `predict`, so that it leaves learning alone
-        self._lanes: Lanes | None = None
         self.observation_space: spaces.Box | spaces.Discrete[Any]
         self.action_space: spaces.Discrete[Any]
-        self._to_restore: dict[str, Any] | None = None
         self.frames = 0
         self.games = 0
         self.scores: deque[float] = deque(maxlen=100)
         self.tally = Tally()
-        self._episodes: list[Episode] = []
+        self._in_progress = GamesInProgress()
         if env is None:  # `load` fills in what an environment would have told
             return
         self._set_env(make_env(env) if isinstance(env, str) else env)
@@ -108,9 +108,10 @@ class MFEC:
             else embedding
         )
         self.memory = EpisodicMemory(
-            self.n_actions, self.embedding.dim, capacity=capacity, k=k, index=index,
+            self.n_actions, self.embedding.dim, capacity=capacity, k=k, index=index, device=device,
             recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours,
         )  # fmt: skip
+        self._projects_on_device = self._hand_over_projection()
 
     # -- Algorithm 1 --------------------------------------------------------------------------------------------------
 
@@ -119,33 +120,36 @@ class MFEC:
         callback = callback or Callback()
         if self.frames >= total_frames:
             warnings.warn(f"the agent has already seen {self.frames} of {total_frames} frames", stacklevel=2)
-        lanes = self._start()
+        games = self._in_progress
+        lanes = games.start(self.frames)
         while self.frames < total_frames:
-            observations = lanes.observations
-            states = self._embed(observations)  # s_t = phi(o_t)
-            keys = array_keys(observations)
-            began = time.perf_counter()
-            estimates = self.memory.estimate(states, keys)  # Eq. 2 for every action
-            looked_up = time.perf_counter()
-            actions = self._choose(estimates.values, self.config.epsilon, self._exploration, self._ties)
-            step = lanes.step(actions)
-            self._refuse_bad_data(step.rewards, observations)
+            if games.turn not in games.in_flight:  # it is after an error: that step is taken in first
+                observations = lanes.shown(games.turn)
+                states = self._embed(observations)  # s_t = phi(o_t)
+                keys = array_keys(observations)
+                began = time.perf_counter()
+                estimates = self.memory.estimate(states, keys)  # Eq. 2 for every action
+                self.tally.lookup_seconds += time.perf_counter() - began
+                actions = self._choose(estimates.values, self.config.epsilon, self._exploration, self._ties)
+                # An embedding may still be at work when it returns; after the estimate, its states are there.
+                games.send(Decision(np.asarray(states), keys, actions, estimates.exact))
 
-            self.tally.lookup_seconds += looked_up - began
-            for lane in np.flatnonzero(step.valid).tolist():
-                self.frames += lanes.frame_skip
-                self.tally.count(estimates.exact[lane], actions[lane])
-                episode = self._episodes[lane]
-                episode.append(states[lane], keys[lane], int(actions[lane]), float(step.rewards[lane]))
-                lost_life = step.lives is not None and step.lives[lane] < episode.lives
-                if step.ended[lane] or (lost_life and self.config.episode == "life"):
-                    self._update(episode)
-                if step.lives is not None:
-                    episode.lives = int(step.lives[lane])
-                if step.ended[lane]:
-                    self._finish_game(lane, callback)
-            if step.ended.any():
-                self._begin_games(step.ended)
+            # While those lanes step, the next group's last step is taken in. A single group is its own next.
+            if games.turn in games.in_flight:
+                decision, step = games.receive(self.frames)
+                self.tally.count(decision.exact[step.valid], decision.actions[step.valid])
+                for lane, state, key, action, reward, ended, lives in games.outcomes(decision, step):
+                    self.frames += lanes.frame_skip
+                    episode = games.episodes[lane]
+                    episode.append(state, key, action, reward)
+                    lost_life = lives is not None and lives < episode.lives
+                    if ended or (lost_life and self.config.episode == "life"):
+                        self._update(episode)
+                    if lives is not None:
+                        episode.lives = lives
+                    if ended:
+                        self._finish_game(episode, lanes.frame_skip, callback)
+                games.begin_after(step, self.frames)
             callback.on_step(self)
         return self
 
@@ -165,16 +169,18 @@ class MFEC:
         ties: np.random.Generator | None,
     ) -> NDArray[np.int64]:
         """Actions of the highest value, or with probability epsilon any. Without `ties` the first of equals."""
-        actions = np.empty(len(values), np.int64)
-        explore = exploration.random(len(values)) < epsilon
-        for lane, row in enumerate(values.tolist()):  # a list is faster than an array of six numbers
+        actions = []
+        explore = (exploration.random(len(values)) < epsilon).tolist()
+        draws = ties if self.config.ties == "random" else None
+        for row, exploring in zip(values.tolist(), explore, strict=True):  # lists are faster than arrays of six numbers
             highest = max(row)
-            best = [action for action, value in enumerate(row) if value == highest]
+            action = row.index(highest)
             # Ties are common while buffers fill; always taking action 0 wastes the first episodes.
-            if len(best) > 1 and ties is not None and self.config.ties == "random":
-                best = [best[ties.integers(len(best))]]
-            actions[lane] = exploration.integers(self.n_actions) if explore[lane] else best[0]
-        return actions
+            if draws is not None and row.count(highest) > 1:
+                best = [action for action, value in enumerate(row) if value == highest]
+                action = best[draws.integers(len(best))]
+            actions.append(exploration.integers(self.n_actions) if exploring else action)
+        return np.array(actions, np.int64)
 
     # -- Acting -------------------------------------------------------------------------------------------------------
 
@@ -225,32 +231,43 @@ class MFEC:
             "exploration": self._exploration.bit_generator.state,
             "ties": self._ties.bit_generator.state,
             "playing": self._playing.bit_generator.state,
-            "games_in_progress": self._games_in_progress(),
+            "games_in_progress": self._in_progress.summary(),
         }
         tensors = {
             "memory": self.memory.tensors(),
             "embedding": self.embedding.tensors(),
-            "episodes": episode_tensors(self._episodes, self.embedding.dim),
+            "episodes": self._in_progress.tensors(self.embedding.dim),
         }
         write_checkpoint(path, kind="agent", state=state, tensors=tensors)
 
     @classmethod
-    def load(cls, path: str | Path, env: AnyEnv | str | None = None) -> MFEC:
-        """Read an agent that `save` wrote. With `env` it can go on learning; without, it can play."""
+    def load(
+        cls,
+        path: str | Path,
+        env: AnyEnv | str | None = None,
+        *,
+        device: DeviceName | Channel = AgentConfig.device,
+        index: IndexName | None = None,
+    ) -> MFEC:
+        """Read an agent that `save` wrote. With `env` it can go on learning; without, it can play.
+
+        The agent may have been saved on another device; `index` takes the place of the one it had.
+        """
         state, tensors = read_checkpoint(path, kind="agent")
         try:
-            agent = cls(None, **state["config"], seed=state["seed"])
+            saved = {**state["config"], "device": device, "index": index or state["config"]["index"]}
+            agent = cls(None, **saved, seed=state["seed"])
             agent.observation_space, agent.action_space = spaces_from(state["spaces"])
             agent.embedding = restore_embedding(state["embedding"], tensors["embedding"])
-            agent.memory = EpisodicMemory.restore(state["memory"], tensors["memory"])
+            agent.memory = EpisodicMemory.restore(state["memory"], tensors["memory"], device=device, index=index)
+            agent._projects_on_device = agent._hand_over_projection()
             agent.frames, agent.games = state["frames"], state["games"]
             agent.scores.extend(state["scores"])
             agent.tally = Tally(**state["tally"])
             agent._exploration.bit_generator.state = state["exploration"]
             agent._ties.bit_generator.state = state["ties"]
             agent._playing.bit_generator.state = state["playing"]
-            agent._to_restore = state["games_in_progress"]
-            agent._episodes = restore_episodes(agent._to_restore, tensors["episodes"])
+            agent._in_progress.restore(state["games_in_progress"], tensors["episodes"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is no complete agent: {error}") from None
         if env is not None:
@@ -270,10 +287,19 @@ class MFEC:
         """Number of actions."""
         return int(self.action_space.n)
 
-    def _embed(self, observations: NDArray[Any]) -> NDArray[np.float32]:
+    def _embed(self, observations: NDArray[Any]) -> NDArray[np.float32] | Seen:
+        if self._projects_on_device:
+            return Seen(observations.reshape(len(observations), -1))
         if isinstance(self.observation_space, spaces.Discrete):
             observations = observations - int(self.observation_space.start)
         return self.embedding(observations)
+
+    def _hand_over_projection(self) -> bool:
+        """Let the device project bytes, if the memory is on one: a picture then crosses over once."""
+        embedding, bytes_alone = self.embedding, self.observation_space.dtype == np.uint8
+        if not (isinstance(embedding, RandomProjection) and bytes_alone and not embedding.one_hot):
+            return False
+        return self.memory.project_with(embedding.weights)
 
     def _set_env(self, env: AnyEnv) -> None:
         lanes = make_lanes(env, self._env_seed)
@@ -283,72 +309,9 @@ class MFEC:
             if ours != theirs:
                 raise ValueError(f"the agent was trained on {ours}, this environment has {theirs}")
         self.observation_space, self.action_space = lanes.observation_space, lanes.action_space
-        self._lanes = lanes
+        self._in_progress.lanes = lanes
 
-    def _start(self) -> Lanes:
-        """Begin games in all lanes, or bring back those that were in progress when the agent was saved."""
-        if self._lanes is None:
-            raise ValueError("this agent was loaded without an environment: MFEC.load(path, env=...)")
-        lanes, saved = self._lanes, self._to_restore
-        if saved is not None and saved["history"] is not None:
-            if len(saved["lanes"]) != lanes.n:
-                raise LaneError(f"the agent played {len(saved['lanes'])} environments, these are {lanes.n}")
-            lanes.restore(saved["history"])
-            self._refuse_bad_start()
-            if saved["observations"] is not None and array_keys(lanes.observations).tolist() != saved["observations"]:
-                raise LaneError(
-                    "repeating the actions of the games in progress led elsewhere: "
-                    "this is not the environment that was saved, or it is not deterministic under its seed"
-                )
-        elif saved is not None or not self._episodes:
-            if saved is not None and saved["lanes"]:
-                warnings.warn("games in progress could not be brought back; new ones begin", stacklevel=3)
-            self._episodes = [Episode() for _ in range(lanes.n)]
-            self._to_restore = None
-            self._begin_games(np.ones(lanes.n, np.bool_))
-        self._to_restore = None
-        return lanes
-
-    def _begin_games(self, mask: NDArray[np.bool_]) -> None:
-        assert self._lanes is not None
-        lives = self._lanes.begin(mask)
-        for lane in np.flatnonzero(mask):
-            self._episodes[lane] = Episode(lives=int(lives[lane]) if lives is not None else 0)
-        self._refuse_bad_start()
-
-    def _refuse_bad_start(self) -> None:
-        assert self._lanes is not None
-        if _finite(self._lanes.observations):
-            return
-        self._to_restore = {**(self._games_in_progress() or {}), "observations": None}
-        raise BadEnvironmentData(f"a game begins with an observation that is not finite, after frame {self.frames}")
-
-    def _finish_game(self, lane: int, callback: Callback) -> None:
-        assert self._lanes is not None
-        episode = self._episodes[lane]
+    def _finish_game(self, episode: Episode, frame_skip: int, callback: Callback) -> None:
         self.games += 1
         self.scores.append(episode.score)
-        length_frames = episode.steps * self._lanes.frame_skip
-        callback.on_game(self, Game(self.frames, self.games, episode.score, length_frames))
-
-    def _refuse_bad_data(self, rewards: NDArray[np.float64], before: NDArray[Any]) -> None:
-        assert self._lanes is not None
-        if _finite(rewards) and _finite(self._lanes.observations):
-            return
-        what = "an observation that is not finite" if _finite(rewards) else f"the rewards {rewards.tolist()}"
-        self._lanes.retract(before)
-        self._to_restore = self._games_in_progress()  # the environments are already behind the bad step
-        raise BadEnvironmentData(f"the environment returned {what} after frame {self.frames}")
-
-    def _games_in_progress(self) -> dict[str, Any] | None:
-        if self._to_restore is not None or self._lanes is None or not self._episodes:
-            return self._to_restore
-        return {
-            "history": self._lanes.history(),
-            "observations": array_keys(self._lanes.observations).tolist(),
-            "lanes": [episode.summary() for episode in self._episodes],
-        }
-
-
-def _finite(numbers: NDArray[Any]) -> bool:
-    return numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all())
+        callback.on_game(self, Game(self.frames, self.games, episode.score, episode.steps * frame_skip))

@@ -33,12 +33,12 @@ class Tally:
     lookup_seconds: float = 0.0
     write_seconds: float = 0.0
 
-    def count(self, exact: NDArray[np.bool_], action: np.int64) -> None:
-        """One look-up of all actions, and the action taken."""
-        self.steps += 1
-        self.lookups += len(exact)
+    def count(self, exact: NDArray[np.bool_], actions: NDArray[np.int64]) -> None:
+        """Look-ups of all actions in some lanes, bool (m, n_actions), and the actions taken there, (m,)."""
+        self.steps += len(actions)
+        self.lookups += exact.size
         self.exact += int(np.count_nonzero(exact))
-        self.exact_chosen += int(exact[action])
+        self.exact_chosen += int(np.count_nonzero(exact[np.arange(len(actions)), actions]))
 
 
 class Callback:
@@ -48,4 +48,4 @@ class Callback:
         """A game has ended and its episode is in the memory."""
 
     def on_step(self, agent: MFEC) -> None:
-        """All lanes have made a step; the agent is in a state that can be saved."""
+        """A group of lanes has made a step; the agent is in a state that can be saved."""

@@ -31,16 +31,17 @@ STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 class Train:
     """Train an agent; everything goes into a run directory. Defaults are the paper's for Atari."""
 
-    env: Annotated[Positional[str], arg(metavar="ENV")]
-    """Short name of an Atari game (qbert, ms_pacman, ...) or a Gymnasium id; `mfec envs` lists them."""
+    envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
+    """Short name of an Atari game (qbert, ms_pacman, ...) or a Gymnasium id; `mfec envs` lists them. Several train side
+    by side, in OUT/ENV."""
     total_frames: int = 1_000_000
     """Frames to play in all (4 to an agent step on Atari)."""
     seed: int = 0
     """Makes the run: environment, exploration, ties, projection."""
     seeds: tuple[int, ...] = ()
-    """Several seeds, one process each, in OUT/seed-N."""
+    """Several seeds side by side, in OUT/seed-N: one process each, and one that owns the GPU with --device cuda."""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
-    """Processes at a time with --seeds."""
+    """Runs at a time, where there are several and no GPU."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """The run directory; None stands for runs/ENV."""
     resume: bool = False
@@ -134,28 +135,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(command: Train) -> int:
     from rich.console import Console
 
-    from mfec.experiments.seeds import train_seeds
     from mfec.experiments.train import Stopped, train
 
     console = Console()
-    out = command.out or Path("runs") / command.env.replace("/", "-").replace(":", "-")
-    if command.seeds:
-        settings = _settings(command)
-        for number in (signal.SIGINT, signal.SIGTERM):  # either tells the seeds' processes to stop
-            signal.signal(number, signal.default_int_handler)
-        status = train_seeds(
-            command.env, settings, command.seeds, out, resume=command.resume, jobs=command.jobs, console=console
-        )
-        stopped = {seed for seed, code in status.items() if code in (STOPPED, -signal.SIGINT, -signal.SIGTERM)}
-        failed = [seed for seed, code in status.items() if code != 0 and seed not in stopped]
+    if not command.envs:
+        raise ValueError("name an environment to train on; `mfec envs` lists them")
+    runs = _runs(command)
+    out = command.out or Path("runs") / "-".join(_folder(env) for env in dict.fromkeys(command.envs))
+    if len(runs) > 1 or command.seeds:
+        together = _train_fleet if command.agent.resolved_index() == "cuda" else _train_processes
+        failed, stopped = together(command, runs, out, console)
         if failed:
-            print(f"mfec: these seeds failed: {', '.join(map(str, failed))}", file=sys.stderr)
+            print(f"mfec: these runs failed: {', '.join(failed)}", file=sys.stderr)
             return 1
-        if stopped or len(status) < len(set(command.seeds)):
+        if stopped:
             return _say_how_to_resume(command, out)
         _draw_curve(out, out / "curve.png", console)
         return 0
-    config = RunConfig(command.env, command.total_frames, command.seed, command.agent, command.environment)
+    config = RunConfig(command.envs[0], command.total_frames, command.seed, command.agent, command.environment)
     try:
         directory = train(
             config,
@@ -173,8 +170,59 @@ def _train(command: Train) -> int:
     return 0
 
 
+def _runs(command: Train) -> dict[str, tuple[str, int, Path]]:
+    """Environment, seed and place below OUT of every run, by its name."""
+    envs, seeds = dict.fromkeys(command.envs), dict.fromkeys(command.seeds or (command.seed,))
+    runs = {}
+    for env in envs:
+        for seed in seeds:
+            names = ([env] if len(envs) > 1 else []) + ([f"seed {seed}"] if command.seeds else [])
+            place = Path(*([_folder(env)] if len(envs) > 1 else []), *([f"seed-{seed}"] if command.seeds else []))
+            runs[" ".join(names)] = (env, seed, place)
+    return runs
+
+
+def _train_processes(
+    command: Train, runs: dict[str, tuple[str, int, Path]], out: Path, console: Console
+) -> tuple[list[str], list[str]]:
+    """Names of the runs that failed, and of those that were stopped."""
+    from mfec.experiments.processes import Child, train_processes
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # either tells the runs' processes to stop
+        signal.signal(number, signal.default_int_handler)
+    children = [Child(name, env, seed, out / place) for name, (env, seed, place) in runs.items()]
+    status = train_processes(children, _settings(command), resume=command.resume, jobs=command.jobs, console=console)
+    stopped = [name for name in runs if status.get(name, STOPPED) in (STOPPED, -signal.SIGINT, -signal.SIGTERM)]
+    return [name for name, code in status.items() if code != 0 and name not in stopped], stopped
+
+
+def _train_fleet(
+    command: Train, runs: dict[str, tuple[str, int, Path]], out: Path, console: Console
+) -> tuple[list[str], list[str]]:
+    """Names of the runs that failed, and of those that were stopped."""
+    from mfec.experiments.fleet import Member, train_fleet
+
+    members = [
+        Member(name, RunConfig(env, command.total_frames, seed, command.agent, command.environment), out / place)
+        for name, (env, seed, place) in runs.items()
+    ]
+    train_fleet(
+        members,
+        resume=command.resume,
+        checkpoint_frames=command.checkpoint_frames,
+        ignore_memory_limit=command.ignore_memory_limit,
+        console=console,
+    )
+    by_outcome = {outcome: [m.name for m in members if m.outcome == outcome] for outcome in ("failed", "stopped")}
+    return by_outcome["failed"], by_outcome["stopped"]
+
+
+def _folder(env: str) -> str:
+    return env.replace("/", "-").replace(":", "-")
+
+
 def _say_how_to_resume(command: Train, out: Path) -> int:
-    again = ["mfec", "train", command.env, *_settings(command)]
+    again = ["mfec", "train", *command.envs, *_settings(command)]
     again += ["--seeds", *map(str, command.seeds)] if command.seeds else ["--seed", str(command.seed)]
     print(f"stopped, and saved; go on with\n  {shlex.join([*again, '--out', str(out), '--resume'])}")
     return STOPPED

@@ -8,7 +8,8 @@ from typing import Literal
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 
 EmbeddingName = Literal["auto", "random_projection", "identity"]
-IndexName = Literal["exact", "cells", "graph", "auto"]
+IndexName = Literal["exact", "cells", "graph", "cuda", "auto"]
+DeviceName = Literal["cpu", "cuda"]
 Eviction = Literal["updated", "used"]
 Update = Literal["max", "replace"]
 FewNeighbours = Literal["infinity", "mean", "zero"]
@@ -36,8 +37,11 @@ class AgentConfig:
     dim: int = 64
     """Numbers in a projected state."""
     index: IndexName = "auto"
-    """How neighbours are searched: exact, cells (approximate, for large memories; graph is another word for it), or
-    auto: exact while that is the faster one on this machine, then cells."""
+    """How neighbours are searched: exact, cells (approximate, for large memories; graph is another word for it), cuda
+    (exact, with torch, on --device), or auto: cuda on --device cuda; else exact while that is the faster one on this
+    machine, then cells."""
+    device: DeviceName = "cpu"
+    """Where states are kept, projected and searched: cpu, or cuda for an NVIDIA GPU (needs the extra torch)."""
     recall: float = 0.9925
     """Share of the true neighbours that an approximate search is set to find. With 0.985, one action in 30 was not the
     one that exact search takes on Ms. Pac-Man; with this, one in 100."""
@@ -62,6 +66,15 @@ class AgentConfig:
             raise ValueError(f"recall must lie above 0 and not above 1, not {self.recall}")
         if not 0.0 <= self.epsilon <= 1.0:
             raise ValueError(f"epsilon must lie between 0 and 1, not {self.epsilon}")
+        self.resolved_index()
+
+    def resolved_index(self) -> IndexName:
+        """The index that `auto` stands for: that of the device, where it has one."""
+        if self.device == "cpu" or self.index == "cuda":
+            return self.index
+        if self.index != "auto":
+            raise ValueError(f"index {self.index!r} searches on the CPU; device {self.device!r} takes 'cuda' or 'auto'")
+        return "cuda"
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,13 @@ class Episode:
         self, gamma: float
     ) -> tuple[NDArray[np.float32], NDArray[np.uint64], NDArray[np.int64], NDArray[np.float64]]:
         """States, keys, actions and discounted returns, the last step first."""
-        returns = np.empty(len(self.rewards))
+        returns = []
         ret = 0.0
-        for i, reward in enumerate(reversed(self.rewards)):
+        for reward in reversed(self.rewards):
             ret = reward + gamma * ret
-            returns[i] = ret
-        return np.array(self.states[::-1]), np.array(self.keys[::-1]), np.array(self.actions[::-1]), returns
+            returns.append(ret)
+        actions = np.array(self.actions[::-1])
+        return np.array(self.states[::-1]), np.array(self.keys[::-1]), actions, np.array(returns, np.float64)
 
     def forget_steps(self) -> None:
         """Begin a new episode of the same game."""

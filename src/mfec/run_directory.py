@@ -85,11 +85,17 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.config_file} cannot be read: {error}") from None
 
     def check_same(self, config: RunConfig) -> None:
-        """Refuse to go on with other settings; only the number of frames may change."""
-        ours, theirs = _flat(asdict(replace(self.read_config(), total_frames=1))), _flat(asdict(config))
+        """Refuse to go on with other settings; only what does not change a run may change.
+
+        That is the number of frames, the device, and one exact index for the other: they find the same neighbours.
+        """
+        before = self.read_config()
+        ours, theirs = _flat(asdict(replace(before, total_frames=1))), _flat(asdict(config))
+        indexes = {before.agent.resolved_index(), config.agent.resolved_index()}
+        free = {"total_frames", "device", *(("index",) if indexes <= {"exact", "cuda"} else ())}
         for name, value in theirs.items():
             resolved = name == "embedding" and value == "auto"
-            if name != "total_frames" and not resolved and ours[name] != value:
+            if name not in free and not resolved and ours[name] != value:
                 raise RunDirectoryError(
                     f"{self.path} was begun with {name} = {ours[name]}, it cannot go on with {value}"
                 )
@@ -97,6 +103,7 @@ class RunDirectory:
     def check_checkpoint(self, agent: AgentConfig, seed: int) -> None:
         """Refuse a checkpoint that another run has written."""
         ours = self.read_config()
+        agent = replace(agent, device=ours.agent.device, index=ours.agent.index)
         if (agent, seed) != (ours.agent, ours.seed):
             raise RunDirectoryError(f"{self.checkpoint} is of another run: its settings are not those of config.toml")
 

@@ -312,6 +312,131 @@ def test_lanes_depend_on_their_seeds_not_on_other_lanes():
     assert np.array_equal(after[1], first[1]), "lane 1 began on seed 6 at first, too"
 
 
+# -- Groups -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("game", "n_envs", "settings"),
+    [("qbert", 2, {}), ("qbert", 3, {}), ("frostbite", 1, {}), ("frostbite", 5, {"frame_stack": 2, "max_frames": 160})],
+)
+def test_lanes_in_groups_equal_lanes_run_alone(game, n_envs, settings):
+    """Seeds, starts and skipped resets of a lane do not depend on the others: masks, turns and seeds are random."""
+    vector = make_atari(game, n_envs=n_envs, **settings)
+    alone = [make_atari(game, n_envs=1, **settings) for _ in range(n_envs)]
+    rng = np.random.default_rng(n_envs)
+    everyone = np.ones(n_envs, np.bool_)
+
+    def reset(mask: np.ndarray, seeds: list[int | None]) -> None:
+        observations, info = vector.reset(seed=seeds, options={"reset_mask": mask})
+        assert info["env_id"].tolist() == list(range(n_envs))
+        for lane in np.flatnonzero(mask):
+            shown, facts = alone[lane].reset(seed=[seeds[lane]])
+            assert np.array_equal(observations[lane], shown[0])
+            for name in ("lives", "frame_number", "episode_frame_number"):
+                assert info[name][lane] == facts[name][0]
+
+    reset(everyone, [100 + lane for lane in range(n_envs)])
+    for tick in range(90):
+        actions = rng.integers(vector.single_action_space.n, size=n_envs)
+        if tick % 3:
+            outcome = vector.step(actions)
+        else:
+            for group in rng.permutation(len(vector.groups)).tolist():
+                vector.send(group, actions[vector.groups[group]])
+            received = [vector.receive(group) for group in range(len(vector.groups))]
+            outcome = [np.concatenate([part[i] for part in received]) for i in range(4)]
+            outcome.append({name: np.concatenate([part[4][name] for part in received]) for name in received[0][4]})
+        *arrays, info = outcome
+        assert [array.dtype for array in arrays] == [np.uint8, np.float64, np.bool_, np.bool_]
+        assert info["env_id"].tolist() == list(range(n_envs))
+        for lane, env in enumerate(alone):
+            *expected, facts = env.step(actions[lane : lane + 1])
+            assert all(np.array_equal(array[lane], own[0]) for array, own in zip(arrays, expected, strict=True))
+            assert (info["lives"][lane], info["frame_number"][lane]) == (facts["lives"][0], facts["frame_number"][0])
+        mask = arrays[2] | arrays[3] | (rng.random(n_envs) < 0.08)
+        if mask.any():
+            reset(mask, [int(rng.integers(1000)) if rng.random() < 0.1 else None for _ in range(n_envs)])
+
+
+def test_a_group_in_flight_is_left_alone_by_resets_of_the_other():
+    vector, same = (make_atari("qbert", n_envs=3) for _ in range(2))
+    for env in (vector, same):
+        env.reset(seed=0)
+        before = env.step(np.array([1, 2, 3]))[0]
+    vector.send(1, np.array([4]))
+    observations, _ = vector.reset(seed=[7, None, None], options={"reset_mask": np.array([True, False, False])})
+    assert np.array_equal(observations[1:], before[1:]), "as they were last seen"
+    assert not np.array_equal(observations[0], before[0])
+    expected = same.step(np.array([0, 0, 4]))
+    for ours, theirs in zip(vector.receive(1)[:4], expected, strict=False):
+        assert np.array_equal(ours[0], theirs[2])
+
+
+def test_a_step_in_flight_is_forgotten_where_all_its_lanes_begin_games():
+    vector = make_atari("qbert", n_envs=3)
+    first, _ = vector.reset(seed=0)
+    for mask in (np.ones(3, np.bool_), np.array([True, True, False])):
+        vector.send(0, np.array([1, 2]))
+        again, _ = vector.reset(seed=0, options={"reset_mask": mask})
+        assert np.array_equal(again, first)
+    vector.step(np.array([1, 2, 3]))
+
+
+def test_calls_that_would_wait_forever_or_lose_a_step_are_errors():
+    vector = make_atari("qbert", n_envs=3)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="all lanes"):
+        vector.reset(options={"reset_mask": np.array([True, True, False])})
+    vector.reset(seed=0)
+    with pytest.raises(gymnasium.error.NoAsyncCallError, match="group 1 was sent no actions"):
+        vector.receive(1)
+    vector.send(0, np.array([0, 0]))
+    for call in (
+        lambda: vector.send(0, np.array([0, 0])),
+        lambda: vector.step(np.zeros(3, np.int64)),
+        lambda: vector.reset(options={"reset_mask": np.array([True, False, False])}),
+    ):
+        with pytest.raises(gymnasium.error.AlreadyPendingCallError, match="group 0"):
+            call()
+    vector.receive(0)
+    vector.step(np.zeros(3, np.int64))
+
+
+def test_what_a_group_received_stays_as_it_was():
+    vector = make_atari("qbert", n_envs=4)
+    vector.reset(seed=0)
+    received, kept = [], []
+    for i in range(20):
+        for group in range(2):
+            vector.send(group, np.full(2, i % 6))
+        for group in range(2):
+            *arrays, info = vector.receive(group)
+            received += [*arrays, *info.values()]
+            kept += [array.copy() for array in received[-8:]]
+        if i % 5 == 0:
+            vector.reset(options={"reset_mask": np.arange(4) == i // 5})
+    assert len(received) == len(kept) == 20 * 2 * 8
+    assert all(np.array_equal(now, then) for now, then in zip(received, kept, strict=True))
+
+
+def test_an_environment_may_be_dropped_while_it_steps():
+    """In the middle of a program and at its end: neither waits forever nor crashes."""
+    code = """
+import numpy as np
+from mfec.envs import make_atari
+for close in (False, True, False):
+    vector = make_atari("qbert", n_envs=4)
+    vector.reset(seed=0)
+    for group in range(2):
+        vector.send(group, np.zeros(2, np.int64))
+    if close:
+        vector.close()
+    kept = vector if not close else None
+    del vector
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 # -- Options ----------------------------------------------------------------------------------------------------------
 
 

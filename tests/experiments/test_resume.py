@@ -82,6 +82,7 @@ def train_with_kills(arguments: list[str], out: Path, kills: int, moments: rando
     (2, ["--n-envs", "1", "--eviction", "used", "--capacity", "60"]),
     (2, ["--n-envs", "8", "--eviction", "used", "--capacity", "60", "--max-frames", "900", "--episode", "game"]),
     (2, ["--n-envs", "8", "--index", "cells", "--max-frames", "900"]),
+    (2, ["--n-envs", "3", "--eviction", "used", "--capacity", "60", "--max-frames", "900"]),
 ])  # fmt: skip
 def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(tmp_path, kills, settings):
     arguments = ["qbert", "--total-frames", "12000", "--checkpoint-frames", "1200", *settings]

@@ -3,12 +3,15 @@
 The agent plays through lanes only. They give every game its own seed, made of the run's seed, the lane and the
 number of the game, and keep the actions of the game in progress; that is all it takes to bring a game back after
 a stop: begin it again on its seed and repeat the actions.
+
+Lanes step in groups: what one group is doing now (`send`) and what came of it (`receive`) are two calls, so that the
+agent can look up values for another group in between. Environments that only step as a whole are one group.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
@@ -16,6 +19,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from mfec.envs.record import Groups, RecordedGroups
 from mfec.envs.spaces import actions_of, observations_of
 from mfec.errors import MfecError
 
@@ -26,37 +30,66 @@ class LaneError(MfecError):
 
 @dataclass(frozen=True)
 class Step:
-    """What a step of all lanes brought."""
+    """What a step brought to the m lanes of a group."""
 
-    rewards: NDArray[np.float64]  # (n,)
-    ended: NDArray[np.bool_]  # (n,): the game is over, or was cut off by a time limit
-    lives: NDArray[np.int64] | None  # (n,), where the environment tells
-    valid: NDArray[np.bool_]  # (n,): False where an environment only reset itself
+    rewards: NDArray[np.float64]  # (m,)
+    ended: NDArray[np.bool_]  # (m,): the game is over, or was cut off by a time limit
+    lives: NDArray[np.int64] | None  # (m,), where the environment tells
+    valid: NDArray[np.bool_]  # (m,): False where an environment only reset itself
 
 
 class Lanes(Protocol):
     """What the agent asks of its environments."""
 
     n: int
+    groups: list[slice]  # the lanes that step together
     observation_space: spaces.Box | spaces.Discrete[Any]
     action_space: spaces.Discrete[Any]
     frame_skip: int
-    observations: NDArray[Any]  # (n, ...): what the lanes show now
+
+    @property
+    def observations(self) -> NDArray[Any]:
+        """What all lanes show now, (n, ...); before their step where they are in flight."""
+
+    def shown(self, group: int) -> NDArray[Any]:
+        """What the lanes of a group show now, (m, ...): an array that no later step writes into."""
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-        """Begin a new game in the lanes of the mask; returns lives, (n,), where the environment tells."""
+        """Begin a new game in the lanes of the mask; returns lives, (n,), where the environment tells.
 
-    def step(self, actions: NDArray[np.int64]) -> Step:
-        """One step in every lane."""
+        Groups without lanes in the mask may be in flight.
+        """
 
-    def retract(self, observations: NDArray[Any]) -> None:
-        """Take the last step out of the history; `observations` were shown before it."""
+    def send(self, group: int, actions: NDArray[np.int64]) -> None:
+        """Start a step in every lane of a group: from now on it is in flight."""
+
+    def receive(self, group: int) -> Step:
+        """Wait for the step of a group in flight."""
+
+    def retract(self, group: int) -> None:
+        """Take the last step of a group out of the history, and show what was shown before it."""
 
     def history(self) -> dict[str, Any] | None:
-        """Numbers of the games in progress and their actions so far; None where games cannot be brought back."""
+        """Numbers of the games in progress and their actions so far; None where games cannot be brought back.
+
+        Actions in flight are not among them.
+        """
 
     def restore(self, history: dict[str, Any]) -> None:
-        """Bring games in progress back."""
+        """Bring games in progress back; what was in flight is forgotten."""
+
+
+@runtime_checkable
+class SteppedInGroups(Protocol):
+    """What a vector environment has beside `step` if groups of its lanes can step in turn, as `AtariVector` does."""
+
+    groups: list[slice]
+
+    def send(self, group: int, actions: NDArray[np.int64]) -> None:
+        """Start a step of the lanes `groups[group]`."""
+
+    def receive(self, group: int) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        """What `step` returns, for the lanes `groups[group]`."""
 
 
 def make_lanes(env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> Lanes:
@@ -67,61 +100,12 @@ def make_lanes(env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any], seed: np
     return SingleLane(env, seed)
 
 
-class _Seeded:
-    """Seeds and histories of n lanes."""
-
-    def __init__(self, n: int, seed: np.random.SeedSequence, reseed_every: int) -> None:
-        self._seed = seed
-        self._reseed_every = reseed_every
-        self.games = np.full(n, -1, np.int64)  # number of the lane's game, from 0
-        self.actions: list[list[int]] = [[] for _ in range(n)]
-
-    def seed(self, lane: int) -> int | None:
-        """Seed for the game that the lane begins; None where it goes on from the seed of an earlier one."""
-        if self.games[lane] % self._reseed_every:
-            return None
-        key = (*self._seed.spawn_key, lane, int(self.games[lane]))
-        return int(np.random.SeedSequence(self._seed.entropy, spawn_key=key).generate_state(1)[0] >> 1)
-
-    def begin(self, lane: int) -> int | None:
-        self.games[lane] += 1
-        self.actions[lane] = []
-        return self.seed(lane)
-
-    def history(self) -> dict[str, Any]:
-        return {"games": self.games.tolist(), "actions": [list(own) for own in self.actions]}
-
-    def retract(self) -> None:
-        for own in self.actions:
-            own.pop()
-
-    def rewind(self, lane: int, game: int) -> None:
-        """Set the lane so that its next games lead up to `game`, the first of them on a seed."""
-        self.games[lane] = game - game % self._reseed_every - 1
-
-
-class _Recorded:
-    """Lanes that keep a record, so that their games can be brought back."""
-
-    _record: _Seeded
-    observations: NDArray[Any]
-
-    def retract(self, observations: NDArray[Any]) -> None:
-        self._record.retract()
-        self.observations = observations
-
-    def history(self) -> dict[str, Any] | None:
-        return self._record.history()
-
-
-class SingleLane(_Recorded):
+class SingleLane(RecordedGroups):
     """One Gymnasium environment."""
 
-    n = 1
-
     def __init__(self, env: gymnasium.Env[Any, Any], seed: np.random.SeedSequence) -> None:
+        super().__init__([slice(0, 1)], seed, 1)
         self._env = env
-        self._record = _Seeded(1, seed, 1)
         self._everyone = np.ones(1, np.bool_)
         self.observation_space = observations_of(env.observation_space)
         self.action_space = actions_of(env.action_space)
@@ -130,14 +114,14 @@ class SingleLane(_Recorded):
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
         observation, info = self._env.reset(seed=self._record.begin(0))
-        self.observations = np.array(observation, self.observation_space.dtype)[None]
+        self._sent.clear()
+        self.show(0, np.array(observation, self.observation_space.dtype)[None])
         return _lives(info)
 
-    def step(self, actions: NDArray[np.int64]) -> Step:
-        action = int(actions[0])
-        observation, reward, terminated, truncated, info = self._env.step(self._first_action + action)
-        self._record.actions[0].append(action)
-        self.observations = np.array(observation, self.observation_space.dtype)[None]
+    def receive(self, group: int) -> Step:
+        action = self._first_action + int(self._sent[0][0])
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        self.step_made(0, np.array(observation, self.observation_space.dtype)[None])
         ended = np.array([bool(terminated) or bool(truncated)])
         return Step(np.array([reward], np.float64), ended, _lives(info), self._everyone)
 
@@ -145,16 +129,19 @@ class SingleLane(_Recorded):
         self._record.rewind(0, history["games"][0])
         self.begin(self._everyone)
         for action in history["actions"][0]:
-            self.step(np.array([action]))
+            self.send(0, np.array([action]))
+            self.receive(0)
 
 
-class VectorLanes(_Recorded):
+class VectorLanes(RecordedGroups):
     """A vector environment whose lanes begin games when told to (autoreset off)."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> None:
+        # A wrapper may change what a step shows, so only a bare environment is stepped in its groups.
+        self._in_groups = env if isinstance(env, SteppedInGroups) and env.unwrapped is env else None
+        groups = [slice(0, env.num_envs)] if self._in_groups is None else self._in_groups.groups
+        super().__init__(groups, seed, int(getattr(env.unwrapped, "reseed_every", 1)))
         self._env = env
-        self.n = env.num_envs
-        self._record = _Seeded(self.n, seed, int(getattr(env.unwrapped, "reseed_every", 1)))
         self.observation_space = observations_of(env.single_observation_space)
         self.action_space = actions_of(env.single_action_space)
         self.frame_skip = _frame_skip(env)
@@ -167,16 +154,25 @@ class VectorLanes(_Recorded):
         options = {"reset_mask": np.array(mask)} if self._begun else None
         self._begun = True
         observations, info = self._env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
-        self.observations = np.array(observations)
+        for group, own in enumerate(self.groups):
+            if mask[own].any():
+                self._sent.pop(group, None)
+                self.show(group, np.array(observations[own]))
         return _lives(info)
 
-    def step(self, actions: NDArray[np.int64]) -> Step:
-        observations, rewards, terminated, truncated, info = self._env.step(self._first_action + actions)
-        for lane, action in enumerate(actions.tolist()):
-            self._record.actions[lane].append(action)
-        self.observations = np.array(observations)
+    def send(self, group: int, actions: NDArray[np.int64]) -> None:
+        if self._in_groups is not None:
+            self._in_groups.send(group, self._first_action + actions)
+        super().send(group, actions)
+
+    def receive(self, group: int) -> Step:
+        if self._in_groups is not None:
+            observations, rewards, terminated, truncated, info = self._in_groups.receive(group)
+        else:
+            observations, rewards, terminated, truncated, info = self._env.step(self._first_action + self._sent[group])
+        self.step_made(group, np.array(observations))
         ended = np.asarray(terminated | truncated, np.bool_)
-        return Step(np.asarray(rewards, np.float64), ended, _lives(info), np.ones(self.n, np.bool_))
+        return Step(np.asarray(rewards, np.float64), ended, _lives(info), np.ones(len(ended), np.bool_))
 
     def restore(self, history: dict[str, Any]) -> None:
         games, actions = history["games"], history["actions"]
@@ -194,18 +190,23 @@ class VectorLanes(_Recorded):
             if tick < longest:
                 started = [len(own) - longest + tick for own in actions]
                 chosen = [own[i] if i >= 0 else 0 for own, i in zip(actions, started, strict=True)]
-                step = self.step(np.array(chosen))
-                waiting = step.ended & (np.array(started) < 0)
+                waiting = self._step_all(np.array(chosen)) & (np.array(started) < 0)
                 if waiting.any():
                     self.begin(waiting)
 
+    def _step_all(self, actions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """One step in every lane; where games ended."""
+        for group, own in enumerate(self.groups):
+            self.send(group, actions[own])
+        return np.concatenate([self.receive(group).ended for group in range(len(self.groups))])
 
-class AutoresetLanes:
+
+class AutoresetLanes(Groups):
     """A vector environment that begins new games by itself. Its games in progress cannot be brought back."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> None:
+        super().__init__([slice(0, env.num_envs)])
         self._env = env
-        self.n = env.num_envs
         self.observation_space = observations_of(env.single_observation_space)
         self.action_space = actions_of(env.single_action_space)
         self.frame_skip = _frame_skip(env)
@@ -220,20 +221,19 @@ class AutoresetLanes:
             return None
         self._begun = True
         observations, info = self._env.reset(seed=self._seed)
-        self.observations = np.array(observations)
+        self.show(0, np.array(observations))
         return _lives(info)
 
-    def step(self, actions: NDArray[np.int64]) -> Step:
-        observations, rewards, terminated, truncated, info = self._env.step(self._first_action + actions)
-        self.observations = np.array(observations)
+    def receive(self, group: int) -> Step:
+        actions = self._first_action + self._sent[0]
+        observations, rewards, terminated, truncated, info = self._env.step(actions)
+        del self._sent[0]
+        self.show(0, np.array(observations))
         # The step after the end only resets: it is not experience.
         valid = ~self._resetting
         ended = np.asarray(terminated | truncated, np.bool_) & valid
         self._resetting = ended & self._next_step
         return Step(np.asarray(rewards, np.float64), ended, _lives(info), valid)
-
-    def retract(self, observations: NDArray[Any]) -> None:
-        self.observations = observations
 
     def history(self) -> dict[str, Any] | None:
         return None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -17,6 +19,53 @@ from mfec.experiments.ram import show_bytes
 LOG = logging.getLogger("mfec")
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a run is getting on."""
+
+    frames: int
+    games: int  # of the last 100
+    mean: float  # of their scores
+    exact: float  # share of exact matches lately
+    entries: int
+    fill: float  # share of the fullest action buffer
+    nbytes: int
+
+    @classmethod
+    def of(cls, agent: MFEC, exact: float = 0.0) -> Progress:
+        """The agent's progress; `exact` is the share to show where none was counted since the last row."""
+        scores, tally = agent.scores, agent.tally
+        return cls(
+            frames=agent.frames,
+            games=len(scores),
+            mean=sum(scores) / len(scores) if scores else 0.0,
+            exact=tally.exact / tally.lookups if tally.lookups else exact,
+            entries=len(agent.memory),
+            fill=float(max(agent.memory.sizes) / agent.memory.capacity),
+            nbytes=agent.memory.nbytes,
+        )
+
+    def score(self) -> str:
+        """The mean of the last games, for people."""
+        return f"{self.mean:,.1f}" if self.games else "-"
+
+
+class RunDisplay(Protocol):
+    """What a run tells its progress to."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def update(self, agent: MFEC) -> None:
+        """Show the agent's progress, if it is time to."""
+
+    def say(self, message: str) -> None:
+        """A line above the progress."""
 
 
 class Display:
@@ -34,7 +83,7 @@ class Display:
         self._shown_frames = -1
         self._speed = 0.0
         self._exact = 0.0
-        self._handler = _Sayer(self)
+        self._handler = LogTo(self.say)
 
     def __enter__(self) -> Self:
         if self._live:
@@ -63,9 +112,9 @@ class Display:
         speed = (agent.frames - self._shown_frames) / max(now - self._shown_at, 1e-9)
         self._speed = speed if self._speed == 0.0 else 0.8 * self._speed + 0.2 * speed
         self._shown_at, self._shown_frames = now, agent.frames
-        if agent.tally.lookups:
-            self._exact = agent.tally.exact / agent.tally.lookups
-        parts = self._parts(agent)
+        progress = Progress.of(agent, self._exact)
+        self._exact = progress.exact
+        parts = self._parts(progress)
         line = "  ".join(parts)
         if self._live is None:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -78,26 +127,30 @@ class Display:
         """A line above the progress."""
         self._console.print(message, style="bold", highlight=False, markup=False, soft_wrap=True)
 
-    def _parts(self, agent: MFEC) -> list[str]:
-        mean = f"{sum(agent.scores) / len(agent.scores):,.1f}" if agent.scores else "-"
-        fill = max(agent.memory.sizes) / agent.memory.capacity
-        left = int((self._total_frames - agent.frames) / self._speed) if self._speed else 0
+    def _parts(self, now: Progress) -> list[str]:
+        left = int((self._total_frames - now.frames) / self._speed) if self._speed else 0
         return [
-            f"{agent.frames:,}/{self._total_frames:,} frames",
+            f"{now.frames:,}/{self._total_frames:,} frames",
             f"{self._speed:,.0f}/s",
-            f"mean of last {len(agent.scores)} games {mean}",
-            f"exact {self._exact:.0%}",
-            f"memory {len(agent.memory):,} ({fill:.1%} full, {show_bytes(agent.memory.nbytes)})",
-            f"left {left // 60}:{left % 60:02d}",
+            f"mean of last {now.games} games {now.score()}",
+            f"exact {now.exact:.0%}",
+            f"memory {now.entries:,} ({now.fill:.1%} full, {show_bytes(now.nbytes)})",
+            f"left {show_time(left)}",
         ]
 
 
-class _Sayer(logging.Handler):
-    """Shows log messages on a display."""
+class LogTo(logging.Handler):
+    """Tells what the package logs, such as a change of the neighbour index."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self._display = display
+        self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.say(record.getMessage())
+        """Tell one message."""
+        self._say(record.getMessage())
+
+
+def show_time(seconds: int) -> str:
+    """Minutes and seconds for people."""
+    return f"{seconds // 60}:{seconds % 60:02d}"

@@ -1,18 +1,52 @@
-"""How large a run's memory can grow, and whether that fits."""
+"""How large the memory of a run, or of many, can grow, and whether that fits in RAM and on the device."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mfec.config import RunConfig
+import numpy as np
+from rich.console import Console
+
+from mfec.config import EnvConfig, RunConfig
+from mfec.device import free_on_device
+from mfec.embeddings import resolve_embedding
+from mfec.envs import make_env
+from mfec.envs.lanes import Lanes, make_lanes
 from mfec.errors import MfecError
 from mfec.memory import EpisodicMemory
 
+PAGE_ENTRIES = 4096  # an action takes room for so many states at a time
+DEVICE_SLACK = 9 / 8  # states are given room in slabs of an eighth of what there is
+DEVICE_SCRATCH = 2**29  # for searches, projections and copies
+
 
 class TooLarge(MfecError):
-    """A memory that cannot fit in RAM."""
+    """A memory that cannot fit."""
+
+
+def refuse_what_cannot_fit(configs: Sequence[RunConfig], console: Console, *, ignore: bool) -> None:
+    """Say how large the memories of these runs can grow; an error if they do not fit, unless told otherwise."""
+    shapes: dict[tuple[str, EnvConfig], Lanes] = {}
+    reports = []
+    for config in configs:
+        key = (config.env, config.environment)
+        if key not in shapes:
+            shapes[key] = make_lanes(make_env(*key), np.random.SeedSequence(0))
+        lanes = shapes[key]
+        _, dim = resolve_embedding(config.agent.embedding, lanes.observation_space, config.agent.dim)
+        reports.append(RamReport.of(int(lanes.action_space.n), dim, config, lanes.frame_skip))
+    report = reports[0] if len(reports) == 1 else RamReport.together(reports)
+    console.print(report.sentence(), highlight=False, soft_wrap=True)
+    report.refuse_what_cannot_fit(ignore)
+    if configs[0].agent.device == "cuda":
+        needed, free = report.on_device, free_on_device()
+        said = f"GPU: states need up to {show_bytes(needed)} in this run, {show_bytes(free)} are free"
+        if needed > free and not ignore:
+            raise TooLarge(f"{said}: choose a smaller --capacity or fewer runs, or --ignore-memory-limit")
+        console.print(said, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -24,22 +58,42 @@ class RamReport:
     ram: int
     capacity: int
     n_actions: int
+    on_device: int = 0  # bytes of states that a GPU must hold by the end of the run
+    runs: int = 1
 
     @classmethod
     def of(cls, n_actions: int, dim: int, config: RunConfig, frame_skip: int) -> RamReport:
         """The report for one run."""
-        index, capacity = config.agent.index, config.agent.capacity
+        index, capacity = config.agent.resolved_index(), config.agent.capacity
+        each = EpisodicMemory.bytes_per_entry(dim, index)
         full = EpisodicMemory.bytes_when_full(n_actions, dim, capacity, index)
-        tables = EpisodicMemory.bytes_when_full(n_actions, 0, capacity, index) - n_actions * capacity * (
-            EpisodicMemory.bytes_per_entry(0, index)
+        tables = full - n_actions * capacity * each
+        entries = min(n_actions * capacity, config.total_frames // frame_skip)
+        on_device = 0
+        if config.agent.device == "cuda":  # states are not in RAM
+            each -= 4 * dim
+            full -= n_actions * capacity * 4 * dim
+            on_device = int(DEVICE_SLACK * entries * 4 * dim) + n_actions * PAGE_ENTRIES * 4 * dim + DEVICE_SCRATCH
+        return cls(full, min(full, entries * each + tables), physical_ram(), capacity, n_actions, on_device)
+
+    @classmethod
+    def together(cls, reports: Sequence[RamReport]) -> RamReport:
+        """The report for runs side by side."""
+        return cls(
+            full=sum(report.full for report in reports),
+            in_this_run=sum(report.in_this_run for report in reports),
+            ram=reports[0].ram,
+            capacity=reports[0].capacity,
+            n_actions=sum(report.n_actions for report in reports),
+            on_device=sum(report.on_device - DEVICE_SCRATCH for report in reports) + DEVICE_SCRATCH,
+            runs=len(reports),
         )
-        written = config.total_frames // frame_skip * EpisodicMemory.bytes_per_entry(dim, index) + tables
-        return cls(full, min(full, written), physical_ram(), capacity, n_actions)
 
     def sentence(self) -> str:
         """What a run says before it starts."""
+        whose = f"{self.runs} runs with together " if self.runs > 1 else ""
         return (
-            f"memory: {self.n_actions} x {self.capacity:,} entries can grow to {show_bytes(self.full)}, "
+            f"memory: {whose}{self.n_actions} x {self.capacity:,} entries can grow to {show_bytes(self.full)}, "
             f"at most {show_bytes(self.in_this_run)} of it in this run; this machine has {show_bytes(self.ram)}"
         )
 
@@ -47,7 +101,8 @@ class RamReport:
         """An error if the full memory is larger than RAM, unless told otherwise."""
         if self.full > self.ram and not ignore:
             raise TooLarge(
-                f"a capacity of {self.capacity:,} entries for each of {self.n_actions} actions needs "
+                f"a capacity of {self.capacity:,} entries for each of {self.n_actions} actions "
+                f"{'of all runs ' if self.runs > 1 else ''}needs "
                 f"{show_bytes(self.full)}, this machine has {show_bytes(self.ram)}: choose a smaller --capacity, "
                 f"or --ignore-memory-limit to start all the same"
             )

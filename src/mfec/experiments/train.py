@@ -19,11 +19,12 @@ from mfec.agent import MFEC, BadEnvironmentData
 from mfec.callback import Callback, Game
 from mfec.checkpoint import CheckpointError
 from mfec.config import CHECKPOINT_FRAMES, RunConfig
+from mfec.device import Channel
 from mfec.embeddings import resolve_embedding
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
-from mfec.experiments.display import Display
-from mfec.experiments.ram import RamReport
+from mfec.experiments.display import Display, RunDisplay
+from mfec.experiments.ram import refuse_what_cannot_fit
 from mfec.experiments.tensorboard import TensorBoard
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -42,8 +43,13 @@ def train(
     checkpoint_frames: int = CHECKPOINT_FRAMES,
     ignore_memory_limit: bool = False,
     console: Console | None = None,
+    device: Channel | None = None,
+    display: RunDisplay | None = None,
 ) -> RunDirectory:
-    """Train, or go on training, an agent in the run directory `out`."""
+    """Train, or go on training, an agent in the run directory `out`.
+
+    device: the way to a device that other runs share, instead of one of its own; display: instead of the terminal.
+    """
     if checkpoint_frames < 1:
         raise ValueError(f"checkpoint_frames must be at least 1, not {checkpoint_frames}")
     console = console or Console()
@@ -51,31 +57,30 @@ def train(
     if directory.exists and not resume:
         raise RunDirectoryError(f"{out} already holds a run: --resume goes on with it, or choose another --out")
     env = make_env(config.env, config.environment)
-    shape = make_lanes(env, np.random.SeedSequence(config.seed))
-    name, dim = resolve_embedding(config.agent.embedding, shape.observation_space, config.agent.dim)
+    space = make_lanes(env, np.random.SeedSequence(config.seed)).observation_space
+    name, _ = resolve_embedding(config.agent.embedding, space, config.agent.dim)
     config = replace(config, agent=replace(config.agent, embedding=name))
     if directory.exists:
         directory.check_same(config)
-    report = RamReport.of(int(shape.action_space.n), dim, config, shape.frame_skip)
-    console.print(report.sentence(), highlight=False, soft_wrap=True)
-    report.refuse_what_cannot_fit(ignore_memory_limit)
+    if device is None:  # else all runs together were looked at before
+        refuse_what_cannot_fit([config], console, ignore=ignore_memory_limit)
 
     if directory.exists and directory.has_checkpoint:
-        agent = MFEC.load(directory.checkpoint, env=env)
+        agent = MFEC.load(directory.checkpoint, env=env, device=device or config.agent.device, index=config.agent.index)
         directory.check_checkpoint(agent.config, agent.seed)
         directory.cut_tables(agent.games, agent.frames)
         directory.write_config(config)
         console.print(f"going on from frame {agent.frames:,}", highlight=False)
     else:
-        agent = MFEC(env, **vars(config.agent), seed=config.seed)
+        agent = MFEC(env, **{**vars(config.agent), "device": device or config.agent.device}, seed=config.seed)
         directory.create(config)
     if agent.frames >= config.total_frames:
         said = f"{out} has all of its {config.total_frames:,} frames"
         console.print(said, highlight=False, markup=False, soft_wrap=True)
         return directory
 
-    with _stop_signals() as stop, Display(config.total_frames, console) as display:
-        recorder = Recorder(agent, directory, stop, display, checkpoint_frames)
+    with _stop_signals() as stop, display or Display(config.total_frames, console) as shown:
+        recorder = Recorder(agent, directory, stop, shown, checkpoint_frames)
         try:
             agent.learn(config.total_frames, recorder)
             recorder.finish(agent)
@@ -95,7 +100,7 @@ class Recorder(Callback):
         agent: MFEC,
         directory: RunDirectory,
         stop: list[int],
-        display: Display,
+        display: RunDisplay,
         checkpoint_frames: int = CHECKPOINT_FRAMES,
     ) -> None:
         self._directory = directory

@@ -6,23 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
-from mfec.config import AgentConfig, Eviction, FewNeighbours, IndexName, Update
+from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Update
+from mfec.device import Channel, Seen, device_name, open_channel
+from mfec.memory.compiled import average, enter_all, set_ticks, write_rows
 from mfec.memory.eviction import EvictionOrder
-from mfec.memory.identities import (
-    Identities,
-    IdentityTable,
-    add_slot,
-    array_keys,
-    find_slot,
-    identity_keys,
-    remove_slot,
-)
-from mfec.memory.neighbours import index_bytes_per_entry, make_index
+from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
+from mfec.memory.neighbours import NeighbourIndex, index_bytes_per_entry, make_index
+from mfec.memory.neighbours.cuda import CudaIndex
 from mfec.memory.neighbours.recall import RecallMeter
 
 FEW_NEIGHBOURS = get_args(FewNeighbours)
@@ -54,8 +48,10 @@ class EpisodicMemory:
         dim: numbers in a state.
         capacity: entries in each buffer; the paper has one million on Atari.
         k: neighbours in an estimate; the paper has 11 on Atari and 50 on Labyrinth.
-        index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), or `auto`: exact while
-            that is the faster one on this machine, then cells. `graph` is another word for cells.
+        index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), `cuda` (exact, where the
+            states are kept on a device), or `auto`: cuda on the device `cuda`; else exact while that is the faster one
+            on this machine, then cells. `graph` is another word for cells.
+        device: where states are kept and searched: `cpu`, `cuda`, or the way to a device that several memories share.
         recall: share of the true neighbours that an approximate search is set to find.
         eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
             least recently `used` (section 4): written, matched, or a neighbour in an estimate.
@@ -77,6 +73,7 @@ class EpisodicMemory:
         capacity: int = AgentConfig.capacity,
         k: int = AgentConfig.k,
         index: IndexName = AgentConfig.index,
+        device: DeviceName | Channel = AgentConfig.device,
         recall: float = AgentConfig.recall,
         eviction: Eviction = AgentConfig.eviction,
         update: Update = AgentConfig.update,
@@ -93,6 +90,7 @@ class EpisodicMemory:
             ("eviction", eviction, get_args(Eviction)),
             ("update", update, get_args(Update)),
             ("few_neighbours", few_neighbours, FEW_NEIGHBOURS),
+            ("device", device_name(device), get_args(DeviceName)),
         ):
             if given not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {given!r}")
@@ -105,40 +103,56 @@ class EpisodicMemory:
         # Full-size arrays cost address space only: the system hands out pages as entries are written.
         shape = (self.n_actions, self.capacity)
         self._sizes = np.zeros(self.n_actions, np.int64)
-        self._states = np.empty((*shape, self.dim), np.float32)
         self._values = np.empty(shape, np.float32)
         self._entry_ids = np.empty(shape, np.int64)
         self._ticks = np.empty(shape, np.int64)  # when the entry was last updated, or used
         self._keys = np.empty((*shape, 2), np.uint64)
         self._table = IdentityTable(self._keys)
         self._order = EvictionOrder(self._ticks, self._entry_ids)
-        self._index = make_index(index, self._states, self._entry_ids, self.recall, k=self.k)
+        # On the CPU the states lie here and the index reads them in place; a device keeps them itself.
+        self._states = np.empty((0, 0, self.dim), np.float32)
+        self._index: NeighbourIndex
+        if AgentConfig(index=index, device=device_name(device)).resolved_index() == "cuda":
+            channel = open_channel(device) if isinstance(device, str) else device
+            self._index = CudaIndex(channel, (*shape, self.dim), self._entry_ids, index)
+        else:
+            self._states = np.empty((*shape, self.dim), np.float32)
+            self._index = make_index(index, self._states, self._entry_ids, self.recall, k=self.k)
         self._meter = RecallMeter(self._states)
         self._tick = 0
         self._next_entry_id = 0
 
+    def project_with(self, weights: NDArray[np.float32]) -> bool:
+        """Let the device make states of observations, `Seen`, by these weights; False where there is no device."""
+        if isinstance(self._index, CudaIndex):
+            self._index.project_with(weights)
+        return isinstance(self._index, CudaIndex)
+
     # -- Eq. 2: reading -----------------------------------------------------------------------------------------------
 
-    def estimate(self, states: ArrayLike, identities: Identities | None = None, *, mark_used: bool = True) -> Estimates:
+    def estimate(
+        self, states: ArrayLike | Seen, identities: Identities | None = None, *, mark_used: bool = True
+    ) -> Estimates:
         """The value of every action in every state (Eq. 2).
 
         An exact match has its stored value, anything else the mean of its k nearest neighbours in the action's
         buffer. `mark_used=False` leaves no trace: not on the eviction order, not on what the index sets itself by.
 
-        states: float32 (n, dim); identities: n bytes or integers, by default the states' own bytes.
+        states: float32 (n, dim), or observations of which the device makes them; identities: n bytes or integers, by
+        default the states' own bytes.
         """
         batch, keys = self._check(states, identities)
         matches = self._table.find(keys)
         exact = matches >= 0
         neighbours, squared = self._index.search(batch, ~exact, self.k)
         values = np.empty(exact.shape, np.float32)
-        _average(self._values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
-        if self._index.approximate:
+        average(self._values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
+        if self._index.approximate and not isinstance(batch, Seen):
             self._meter.watch(batch, ~exact, squared, self._sizes)
         if mark_used:
             self._index.asked(batch)
             if self.eviction == "used":
-                _mark_used(self._ticks, self._tick, matches, neighbours)
+                set_ticks(self._ticks, self._tick, matches, neighbours)
                 self._tick += len(batch)
         return Estimates(values, exact)
 
@@ -152,7 +166,7 @@ class EpisodicMemory:
         slots, squared = self._index.search(batch, wanted, self.k)
         found = slots[0, action][slots[0, action] >= 0]
         return Neighbours(
-            states=self._states[action, found],
+            states=self._rows(np.full(len(found), action), found),
             values=self._values[action, found],
             distances=np.sqrt(squared[0, action, : len(found)]),
             entry_ids=self._entry_ids[action, found],
@@ -167,7 +181,8 @@ class EpisodicMemory:
 
         states: float32 (n, dim); actions: int (n,); returns: float (n,); identities as in `estimate`.
         """
-        batch, keys = self._check(states, identities)
+        batch, keys = self._check(np.asarray(states), identities)
+        assert isinstance(batch, np.ndarray)
         taken = np.asarray(actions)
         with np.errstate(over="ignore"):
             values = np.asarray(returns, np.float32)
@@ -186,9 +201,9 @@ class EpisodicMemory:
         slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
         row = 0
         while row < len(batch):  # the loop is compiled; it comes back only for more entries to evict
-            row = _write(
-                batch, taken, values, keys, row, self.update == "max",
-                self._sizes, self._states, self._values, self._entry_ids, self._ticks, self._keys,
+            row = write_rows(
+                taken, values, keys, row, self.update == "max",
+                self._sizes, self._values, self._entry_ids, self._ticks, self._keys,
                 self._table.cells, self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
             )  # fmt: skip
             if row < len(batch):
@@ -196,7 +211,7 @@ class EpisodicMemory:
         self._tick += len(batch)
         added = slots >= 0
         self._next_entry_id += int(added.sum())
-        self._index.put(taken[added], slots[added])
+        self._keep(taken[added], slots[added], batch[added])
 
     # -- Size and storage ---------------------------------------------------------------------------------------------
 
@@ -246,10 +261,12 @@ class EpisodicMemory:
         write_checkpoint(path, kind="memory", state=self.settings(), tensors={"memory": self.tensors()})
 
     @classmethod
-    def load(cls, path: str | Path) -> EpisodicMemory:
-        """Read a memory that `save` wrote."""
+    def load(
+        cls, path: str | Path, *, device: DeviceName | Channel = AgentConfig.device, index: IndexName | None = None
+    ) -> EpisodicMemory:
+        """Read a memory that `save` wrote, on whatever device; `index` takes the place of the one it had."""
         state, tensors = read_checkpoint(path, kind="memory")
-        return cls.restore(state, tensors.get("memory", {}))
+        return cls.restore(state, tensors.get("memory", {}), device=device, index=index)
 
     def settings(self) -> dict[str, Any]:
         """Everything that is not an array, as JSON takes it."""
@@ -265,6 +282,7 @@ class EpisodicMemory:
             "few_neighbours": self.few_neighbours,
             "tick": self._tick,
             "next_entry_id": self._next_entry_id,
+            "index_kind": self._index_kind,
             "index_state": self._index.settings(),
         }
 
@@ -274,7 +292,7 @@ class EpisodicMemory:
         actions, slots = np.nonzero(filled)
         return {
             "sizes": self.sizes,
-            "states": self._states[actions, slots],
+            "states": self._rows(actions, slots),
             "values": self._values[actions, slots],
             "entry_ids": self._entry_ids[actions, slots],
             "ticks": self._ticks[actions, slots],
@@ -283,13 +301,23 @@ class EpisodicMemory:
         }
 
     @classmethod
-    def restore(cls, settings: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> EpisodicMemory:
-        """The memory of which `settings()` and `tensors()` were kept."""
+    def restore(
+        cls,
+        settings: dict[str, Any],
+        tensors: dict[str, NDArray[Any]],
+        *,
+        device: DeviceName | Channel = AgentConfig.device,
+        index: IndexName | None = None,
+    ) -> EpisodicMemory:
+        """The memory of which `settings()` and `tensors()` were kept, on whatever device."""
         try:
             options = dict(settings)
             tick, next_entry_id = int(options.pop("tick")), int(options.pop("next_entry_id"))
             index_state = options.pop("index_state", {})
-            memory = cls(**options)
+            kind = options.pop("index_kind", options["index"])  # checkpoints of 0.1 have none
+            index_bytes_per_entry(kind, 1)  # an error if there is no such kind
+            options["index"] = index or options["index"]
+            memory = cls(**options, device=device)
             sizes = tensors["sizes"]
             if sizes.shape != (memory.n_actions,) or sizes.min() < 0 or sizes.max() > memory.capacity:
                 raise ValueError("the sizes of its buffers do not fit its settings")
@@ -301,17 +329,48 @@ class EpisodicMemory:
                 if given.dtype != array.dtype or given.shape != (len(actions), *array.shape[2:]):
                     raise ValueError(f"its tensor {name!r} does not fit its settings")
                 array[actions, slots] = given
+            states = tensors["states"]
+            if states.dtype != np.float32 or states.shape != (len(actions), memory.dim):
+                raise ValueError("its tensor 'states' does not fit its settings")
             of_index = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("index.")}
-            memory._index.restore(actions, slots, index_state, of_index)
+            if kind == memory._index_kind:
+                memory._keep(actions, slots, states, put=False)
+                memory._index.restore(actions, slots, index_state, of_index)
+            else:  # what another kind of index has kept is of no use to this one
+                memory._keep(actions, slots, states)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"this is no complete memory: {error}") from None
-        _enter_all(memory._table.cells, memory._keys, actions, slots)
+        enter_all(memory._table.cells, memory._keys, actions, slots)
         memory._tick, memory._next_entry_id = tick, next_entry_id
         return memory
 
+    @property
+    def _index_kind(self) -> str:
+        return self._index.active if isinstance(self._index, CudaIndex) else self._index.name
+
+    def _keep(
+        self,
+        actions: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        states: NDArray[np.float32],
+        *,
+        put: bool = True,
+    ) -> None:
+        """Keep states where the index finds them, and tell it unless it is about to be restored."""
+        if isinstance(self._index, CudaIndex):
+            self._index.store(actions, slots, states)
+            return
+        self._states[actions, slots] = states  # of two for the same slot the later one stays
+        if put:
+            self._index.put(actions, slots)
+
+    def _rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
+        if isinstance(self._index, CudaIndex):
+            return self._index.rows(actions, slots)
+        return self._states[actions, slots]
+
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {
-            "states": self._states,
             "values": self._values,
             "entry_ids": self._entry_ids,
             "ticks": self._ticks,
@@ -319,8 +378,10 @@ class EpisodicMemory:
         }
 
     def _check(
-        self, states: ArrayLike, identities: Identities | None
-    ) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
+        self, states: ArrayLike | Seen, identities: Identities | None
+    ) -> tuple[NDArray[np.float32] | Seen, NDArray[np.uint64]]:
+        if isinstance(states, Seen) and isinstance(self._index, CudaIndex):
+            return states, array_keys(states.observations) if identities is None else identity_keys(identities)
         with np.errstate(over="ignore"):
             batch = np.ascontiguousarray(states, np.float32)
         if batch.ndim != 2 or batch.shape[1] != self.dim:
@@ -331,84 +392,3 @@ class EpisodicMemory:
         if len(keys) != len(batch):
             raise ValueError(f"{len(batch)} states need as many identities, not {len(keys)}")
         return batch, keys
-
-
-@numba.njit(cache=True)
-def _average(stored, matches, neighbours, few, values):
-    n, n_actions, k = neighbours.shape
-    for row in range(n):
-        for action in range(n_actions):
-            if matches[row, action] >= 0:
-                values[row, action] = stored[action, matches[row, action]]
-                continue
-            total = 0.0
-            found = 0
-            for i in range(k):
-                if neighbours[row, action, i] >= 0:
-                    total += stored[action, neighbours[row, action, i]]
-                    found += 1
-            if found == k or (few == 1 and found > 0):
-                values[row, action] = total / found
-            else:
-                values[row, action] = 0.0 if few == 2 else np.inf
-
-
-@numba.njit(cache=True)
-def _mark_used(ticks, tick, matches, neighbours):
-    n, n_actions, k = neighbours.shape
-    for row in range(n):
-        for action in range(n_actions):
-            if matches[row, action] >= 0:
-                ticks[action, matches[row, action]] = tick + row
-            for i in range(k):
-                if neighbours[row, action, i] >= 0:
-                    ticks[action, neighbours[row, action, i]] = tick + row
-
-
-@numba.njit(cache=True)
-def _write(
-    batch, actions, returns, batch_keys, row, keep_highest,
-    sizes, states, values, entry_ids, ticks, keys,
-    cells, queue, queued, tick, next_entry_id, slots,
-):  # fmt: skip
-    """Write rows from `row` on; return the row that needs a refilled eviction queue, or the number of rows."""
-    for before in range(row):
-        if slots[before] >= 0:
-            next_entry_id += 1
-    while row < len(batch):
-        action = actions[row]
-        slot = find_slot(cells[action], keys[action], batch_keys[row])
-        if slot >= 0:
-            if not keep_highest or returns[row] > values[action, slot]:
-                values[action, slot] = returns[row]
-            slots[row] = -1
-        else:
-            if sizes[action] < states.shape[1]:
-                slot = sizes[action]
-                sizes[action] += 1
-            else:
-                # The queue holds the oldest entries; one touched since it was made is no longer among them.
-                while True:
-                    if queued[action] == 0:
-                        return row
-                    queued[action] -= 1
-                    slot = queue[action, queued[action], 0]
-                    if ticks[action, slot] == queue[action, queued[action], 1]:
-                        break
-                remove_slot(cells[action], keys[action], slot)
-            states[action, slot] = batch[row]
-            values[action, slot] = returns[row]
-            entry_ids[action, slot] = next_entry_id
-            keys[action, slot] = batch_keys[row]
-            add_slot(cells[action], keys[action], slot)
-            next_entry_id += 1
-            slots[row] = slot
-        ticks[action, slot] = tick + row
-        row += 1
-    return row
-
-
-@numba.njit(cache=True)
-def _enter_all(cells, keys, actions, slots):
-    for i in range(len(actions)):
-        add_slot(cells[actions[i]], keys[actions[i]], slots[i])

@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from mfec.config import AgentConfig
 from mfec.memory.neighbours.auto import AutoIndex
 from mfec.memory.neighbours.cells import CellIndex
+from mfec.memory.neighbours.cuda import CudaIndex
 from mfec.memory.neighbours.exact import ExactIndex
 
-INDEXES: dict[str, type[ExactIndex] | type[CellIndex] | type[AutoIndex]] = {
+AnyKind = type[ExactIndex] | type[CellIndex] | type[AutoIndex] | type[CudaIndex]
+
+INDEXES: dict[str, AnyKind] = {
     "exact": ExactIndex,
     "cells": CellIndex,
     "graph": CellIndex,  # cells took the place of a graph of single states, which was slower; docs/memory.md
     "auto": AutoIndex,
+    "cuda": CudaIndex,
 }
 
 
@@ -36,12 +40,10 @@ class NeighbourIndex(Protocol):
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Take in the states that now stand in these slots, new ones and replaced ones alike."""
 
-    def search(
-        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def search(self, states: Any, wanted: NDArray[np.bool_], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Slots, int64 (n, n_actions, k), -1 where there are none, and squared distances of the nearest entries."""
 
-    def asked(self, states: NDArray[np.float32]) -> None:
+    def asked(self, states: Any) -> None:
         """States, float32 (n, dim), were looked up by a learning agent: an index may set itself by them."""
 
     def settings(self) -> dict[str, Any]:
@@ -69,7 +71,10 @@ def make_index(
     k: int = AgentConfig.k,
 ) -> NeighbourIndex:
     """The index of that name over `states`, float32 (n_actions, capacity, dim); `recall` and k as in `AgentConfig`."""
-    return _kind(name)(states, entry_ids, recall, k=k)
+    kind = _kind(name)
+    if kind is CudaIndex:
+        raise ValueError("the index 'cuda' keeps its states on a device: EpisodicMemory(..., device=...)")
+    return kind(states, entry_ids, recall, k=k)  # type: ignore[arg-type, call-arg]
 
 
 def index_bytes_per_entry(name: str, dim: int) -> int:
@@ -77,7 +82,7 @@ def index_bytes_per_entry(name: str, dim: int) -> int:
     return _kind(name).bytes_per_entry(dim)
 
 
-def _kind(name: str) -> type[ExactIndex] | type[CellIndex] | type[AutoIndex]:
+def _kind(name: str) -> AnyKind:
     if name not in INDEXES:
         raise ValueError(f"unknown index {name!r}; there is: {', '.join(INDEXES)}")
     return INDEXES[name]

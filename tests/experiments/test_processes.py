@@ -53,7 +53,7 @@ def test_a_seed_that_fails_is_reported_and_the_others_go_on(tmp_path, capsys):
     capsys.readouterr()
     assert main(["train", *LAKE, "--seeds", "0", "1", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    assert said.err.splitlines()[-1] == "mfec: these seeds failed: 0"
+    assert said.err.splitlines()[-1] == "mfec: these runs failed: 0"
     assert f"seed 0: mfec: {tmp_path / 'seed-0'} already holds a run" in said.out
     assert outcome(tmp_path / "seed-0") == before
     assert MFEC.load(tmp_path / "seed-1" / "checkpoint").frames == 5000

@@ -1,4 +1,4 @@
-"""Several seeds of one run side by side, one process each."""
+"""Several runs side by side on the CPU, one process each."""
 
 from __future__ import annotations
 
@@ -8,53 +8,57 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 
-def train_seeds(
-    env: str,
-    settings: Sequence[str],
-    seeds: Sequence[int],
-    out: Path,
-    *,
-    resume: bool,
-    jobs: int,
-    console: Console,
-) -> dict[int, int]:
-    """Run `mfec train` once for each seed, in `out`/seed-N, at most `jobs` at a time; exit status of each seed.
+@dataclass(frozen=True)
+class Child:
+    """A run that a process of its own trains."""
 
-    A seed that fails is reported and the others go on.
+    name: str
+    env: str
+    seed: int
+    out: Path
+
+
+def train_processes(
+    children: Sequence[Child], settings: Sequence[str], *, resume: bool, jobs: int, console: Console
+) -> dict[str, int]:
+    """Run `mfec train` once for each child, at most `jobs` at a time; the exit status of each.
+
+    A run that fails is reported and the others go on.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
     # One thread each: the processes share the cores already.
     threads = {**os.environ, "MFEC_THREADS": "1"}
-    waiting = list(dict.fromkeys(seeds))
-    running: dict[int, subprocess.Popen[str]] = {}
+    waiting = list(children)
+    running: dict[str, subprocess.Popen[str]] = {}
     readers: list[threading.Thread] = []
-    status: dict[int, int] = {}
+    status: dict[str, int] = {}
     stopping = False
     ended = threading.Semaphore(0)
 
-    def relay(seed: int, process: subprocess.Popen[str]) -> None:
+    def relay(name: str, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            console.print(f"seed {seed}: {line.rstrip()}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{name}: {line.rstrip()}", highlight=False, markup=False, soft_wrap=True)
         process.wait()
         ended.release()
 
     while waiting or running:
         while waiting and len(running) < jobs and not stopping:
-            seed = waiting.pop(0)
-            command = [sys.executable, "-m", "mfec", "train", env, *settings]
-            command += ["--seed", str(seed), "--out", str(out / f"seed-{seed}"), *(["--resume"] if resume else [])]
+            child = waiting.pop(0)
+            command = [sys.executable, "-m", "mfec", "train", child.env, *settings]
+            command += ["--seed", str(child.seed), "--out", str(child.out), *(["--resume"] if resume else [])]
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=threads
             )
-            running[seed] = process
-            readers.append(threading.Thread(target=relay, args=(seed, process), daemon=True))
+            running[child.name] = process
+            readers.append(threading.Thread(target=relay, args=(child.name, process), daemon=True))
             readers[-1].start()
         try:
             ended.acquire()
@@ -64,10 +68,10 @@ def train_seeds(
                 if process.poll() is None:
                     process.send_signal(signal.SIGTERM)
             continue
-        for seed, process in list(running.items()):
+        for name, process in list(running.items()):
             if process.poll() is not None:
-                status[seed] = process.returncode
-                del running[seed]
+                status[name] = process.returncode
+                del running[name]
     for reader in readers:
         reader.join()
     return status

@@ -1,0 +1,120 @@
+"""The action buffers of one run on a device: states only, in pages that are taken as they are needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+PAGE = 4096  # entries
+BLOCK = 32  # entries that lie number by number: a thread reads its entry beside its neighbours'
+FIRST_SLAB = 16  # pages that are taken from the device at once; later an eighth of what there is
+AT_ONCE = 2**18  # entries that are copied in one go, so that the copy does not need much room itself
+
+
+class ActionBuffers:
+    """States of all actions, float32, by action and slot.
+
+    Pages come from slabs, float32 (pages, 128 blocks, dim, 32 entries). A page never moves, so its address can stand in
+    the page table that the kernels read; a memory that grows takes more slabs and copies nothing.
+    """
+
+    def __init__(self, n_actions: int, capacity: int, dim: int, device: torch.device) -> None:
+        self.n_actions, self.capacity, self.dim, self.device = n_actions, capacity, dim, device
+        self.sizes = np.zeros(n_actions, np.int64)
+        most = -(-capacity // PAGE)
+        self.table = torch.zeros((n_actions, most), dtype=torch.int64, device=device)
+        self._addresses = np.zeros((n_actions, most), np.int64)
+        self._places = np.full((n_actions, most, 2), -1, np.int64)  # slab and page within it
+        self._pages = np.zeros(n_actions, np.int64)
+        self._slabs: list[torch.Tensor] = []
+        self._free = 0  # pages of the last slab that nobody has taken
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes taken from the device."""
+        return sum(slab.nbytes for slab in self._slabs) + self.table.nbytes
+
+    def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
+        """Put states, float32 (n, dim), into these slots; of two for the same slot the later one stays."""
+        if len(actions) == 0:
+            return
+        np.maximum.at(self.sizes, actions, slots + 1)
+        self._take_pages()
+        # Assignment on a GPU writes in no order, so that only the last one of a slot may be left.
+        _, last = np.unique((actions * self.capacity + slots)[::-1], return_index=True)
+        kept = len(actions) - 1 - last
+        for begin in range(0, len(kept), AT_ONCE):
+            some = kept[begin : begin + AT_ONCE]
+            rows = torch.from_numpy(states[some]).to(self.device)
+            for slab, here, (page, block, entry) in self._places_of(actions[some], slots[some]):
+                slab[page, block, :, entry] = rows[here]
+
+    def gather(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> torch.Tensor:
+        """States, float32 (n, dim), of these slots, on the device."""
+        states = torch.empty((len(actions), self.dim), device=self.device)
+        for slab, here, (page, block, entry) in self._places_of(actions, slots):
+            states[here] = slab[page, block, :, entry]
+        return states
+
+    def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
+        """States, float32 (n, dim), of these slots, on the host."""
+        states = np.empty((len(actions), self.dim), np.float32)
+        for begin in range(0, len(actions), AT_ONCE):
+            some = slice(begin, begin + AT_ONCE)
+            states[some] = self.gather(actions[some], slots[some]).cpu().numpy()
+        return states
+
+    def pages(self, action: int) -> torch.Tensor:
+        """The pages of one action, in order: float32 (pages, blocks, dim, 32); only a copy where there are several."""
+        slabs, own = self._places[action, : self._pages[action]].T
+        if len(own) == 1:
+            blocks = -(-int(self.sizes[action]) // BLOCK)
+            return self._slabs[slabs[0]][own[0] : own[0] + 1, :blocks]
+        copy = torch.empty((len(own), PAGE // BLOCK, self.dim, BLOCK), device=self.device)
+        for slab in np.unique(slabs).tolist():
+            here = np.flatnonzero(slabs == slab)
+            index, pages = torch.from_numpy(np.stack([here, own[here]])).to(self.device)
+            copy[index] = self._slabs[slab][pages]
+        return copy
+
+    def entries(self, action: int) -> torch.Tensor:
+        """A copy of all states of one action in slot order, float32 (entries, dim)."""
+        return self.pages(action).transpose(2, 3).reshape(-1, self.dim)[: int(self.sizes[action])]
+
+    def _places_of(
+        self, actions: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> list[tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:
+        """For each slab: which of the slots it holds, and where."""
+        slabs, pages = self._places[actions, slots // PAGE].T
+        found = []
+        for number in np.unique(slabs).tolist():
+            here = np.flatnonzero(slabs == number)
+            inside = slots[here] % PAGE
+            where = np.stack([here, pages[here], inside // BLOCK, inside % BLOCK])
+            index, page, block, entry = torch.from_numpy(where).to(self.device)
+            found.append((self._slabs[number], index, (page, block, entry)))
+        return found
+
+    def _take_pages(self) -> None:
+        """Pages for all entries that there are."""
+        needed = -(-self.sizes // PAGE)
+        if (needed <= self._pages).all():
+            return
+        for action in np.flatnonzero(needed > self._pages).tolist():
+            for page in range(int(self._pages[action]), int(needed[action])):
+                if self._free == 0:
+                    self._take_slab(int((needed - self._pages).sum()))
+                slab = self._slabs[-1]
+                own = len(slab) - self._free
+                self._free -= 1
+                self._places[action, page] = len(self._slabs) - 1, own
+                self._addresses[action, page] = slab[own].data_ptr()
+            self._pages[action] = needed[action]
+        self.table.copy_(torch.from_numpy(self._addresses))
+
+    def _take_slab(self, needed: int) -> None:
+        there = sum(len(slab) for slab in self._slabs)
+        pages = max(needed, min(there // 8, self.n_actions * self.table.shape[1] - there), FIRST_SLAB if there else 1)
+        self._slabs.append(torch.empty((pages, PAGE // BLOCK, self.dim, BLOCK), device=self.device))
+        self._free = pages

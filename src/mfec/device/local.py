@@ -1,0 +1,60 @@
+"""A run that has the device in its own process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mfec.config import DeviceName
+from mfec.device.channel import DeviceError, Found
+from mfec.device.engine import Engine, Request, Run
+
+
+class LocalChannel:
+    """A run's way to an engine in the same process; see `Channel`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.device: DeviceName = "cuda" if engine.device.type == "cuda" else "cpu"
+        self._run: Run | None = None
+
+    @property
+    def run(self) -> Run:
+        """What the device holds of the run."""
+        if self._run is None:
+            raise DeviceError("no buffers were opened on this channel")
+        return self._run
+
+    def open(self, n_actions: int, capacity: int, dim: int) -> None:
+        """Make room for the action buffers of the run."""
+        self._run = self._engine.add_run(n_actions, capacity, dim)
+
+    def project_with(self, weights: NDArray[np.float32]) -> None:
+        """From now on look-ups of bytes are projected by these weights."""
+        self.run.weights = torch.from_numpy(np.array(weights)).to(self._engine.device)
+
+    def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
+        """Put states into these slots."""
+        try:
+            self.run.buffers.store(actions, slots, states)
+        except torch.OutOfMemoryError:
+            taken = self.run.buffers.nbytes
+            raise DeviceError(
+                f"the device has no room for more entries: this run holds {taken / 1e9:.2f} GB of it; "
+                "a smaller --capacity bounds that"
+            ) from None
+
+    def look_up(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Found:
+        """The nearest entries in the wanted buffers."""
+        return self._engine.look_up([Request(self.run, seen, wanted, k)])[0]
+
+    def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
+        """States of these slots."""
+        return self.run.buffers.rows(actions, slots)
+
+    def distances(self, state: NDArray[np.float32], action: int) -> NDArray[np.float64]:
+        """Squared distances of all entries of one action, in slot order."""
+        return self._engine.distances(self.run, state, action)

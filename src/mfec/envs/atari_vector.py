@@ -1,0 +1,166 @@
+"""Atari games side by side on ale-py's native vector environment, in two groups that can step in turn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from mfec.config import EnvConfig
+from mfec.envs.console import FRAME_SKIP, STARTS, frames_space, import_ale, load, rom_of
+
+RELOAD_EVERY = 64  # games of one lane between two loads of its ROM, which take 100 ms each
+
+Observation = NDArray[np.uint8]
+Info = dict[str, NDArray[Any]]
+Outcome = tuple[Observation, NDArray[Any], NDArray[Any], NDArray[Any], Info]
+
+
+class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
+    """Games side by side on ale-py's native vector environment; see `make_atari` for the settings.
+
+    Autoreset is off: `reset(options={"reset_mask": mask})` begins new games in some lanes, on `seed` if one is given
+    (a load of the ROM, 100 ms) and otherwise as the lane's own numbers fall.
+
+    The lanes form two `groups`, halves that can step in turn: `send` starts a step of one group and returns at once,
+    `receive` waits for it. What a lane shows depends on its seeds and actions, never on the other lanes.
+
+    The console's timer starts at random, and in some games (Frostbite, Hero) two different states come of it. Which
+    one depends on nothing but how many resets there were since the ROM was loaded, so the other ones are skipped.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+    frame_skip = FRAME_SKIP
+
+    def __init__(
+        self,
+        game: str,
+        n_envs: int,
+        *,
+        frame_stack: int = EnvConfig.frame_stack,
+        sticky_actions: float = EnvConfig.sticky_actions,
+        max_frames: int = EnvConfig.max_frames,
+    ) -> None:
+        EnvConfig(frame_stack=frame_stack, sticky_actions=sticky_actions, max_frames=max_frames)  # checks them
+        if n_envs < 1:
+            raise ValueError(f"n_envs must be at least 1, not {n_envs}")
+        import_ale()
+        from ale_py.vector_env import AtariVectorEnv
+
+        half = (n_envs + 1) // 2
+        self.groups = [slice(0, half), slice(half, n_envs)] if n_envs > 1 else [slice(0, 1)]
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._natives = [
+            AtariVectorEnv(
+                rom_of(game),
+                own.stop - own.start,
+                num_threads=min(own.stop - own.start, cores),
+                stack_num=frame_stack,
+                repeat_action_probability=sticky_actions,
+                max_num_frames_per_episode=max_frames,
+                reward_clipping=False,
+                use_fire_reset=False,
+                noop_max=STARTS,
+            )
+            for own in self.groups
+        ]
+        self._in_flight = [False] * len(self.groups)
+        self._shown: list[tuple[Observation, Info] | None] = [None] * len(self.groups)  # last, by each group
+        self.num_envs = n_envs
+        self.single_action_space = self._natives[0].single_action_space
+        self.single_observation_space = frames_space(frame_stack)
+        self.action_space = batch_space(self.single_action_space, n_envs)
+        self.observation_space = batch_space(self.single_observation_space, n_envs)
+        # Sticky actions draw from the emulator's own numbers in every frame, so only a fresh load repeats a game.
+        self._skips = _skipped_resets(game)
+        self.reseed_every = 1 if sticky_actions else min(RELOAD_EVERY, int((~self._skips).sum()))
+        self._resets = np.zeros(n_envs, np.int64)  # since the lane's ROM was loaded
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Observation, Info]:
+        """Begin games in the lanes of `options["reset_mask"]`, by default in all of them.
+
+        A group without lanes in the mask is not touched, so it may be in flight: its lanes are returned as they were
+        last seen. A step in flight is forgotten where the whole group begins games, and an error where a part does.
+        """
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)), np.bool_)
+        if isinstance(seed, int):
+            seed = [seed + lane for lane in range(self.num_envs)]
+        seeds = np.array([-1 if own is None else own for own in ([None] * self.num_envs if seed is None else seed)])
+        if None in self._shown and not mask.all():
+            raise gymnasium.error.ResetNeeded("the first reset begins games in all lanes")
+        for group, own in enumerate(self.groups):
+            if mask[own].any():
+                self._begin(group, mask[own], seeds[own])
+        shown = [last for last in self._shown if last is not None]
+        return np.concatenate([observations for observations, _ in shown]), _joined([info for _, info in shown])
+
+    def step(self, actions: NDArray[np.int64]) -> Outcome:
+        """Repeat an action for four frames in every lane."""
+        for group, own in enumerate(self.groups):
+            self.send(group, actions[own])
+        parts = [self.receive(group) for group in range(len(self.groups))]
+        observations, rewards, terminated, truncated = (np.concatenate([part[i] for part in parts]) for i in range(4))
+        return observations, rewards, terminated, truncated, _joined([part[4] for part in parts])
+
+    def send(self, group: int, actions: NDArray[np.int64]) -> None:
+        """Start a step of the lanes `groups[group]`."""
+        if self._in_flight[group]:
+            raise gymnasium.error.AlreadyPendingCallError(f"the last step of group {group} was not received", "send")
+        self._natives[group].send(np.asarray(actions, np.int64))
+        self._in_flight[group] = True
+
+    def receive(self, group: int) -> Outcome:
+        """Wait for the step of the lanes `groups[group]`: what `step` returns, for these lanes."""
+        if not self._in_flight[group]:
+            raise gymnasium.error.NoAsyncCallError(f"group {group} was sent no actions", "receive")
+        # Each call has its own arrays: later steps do not write into them.
+        observations, rewards, terminated, truncated, info = self._natives[group].recv()
+        self._in_flight[group] = False
+        observations, info = self._show(group, observations, info)
+        return observations, rewards.astype(np.float64), terminated, truncated, info
+
+    def _begin(self, group: int, mask: NDArray[np.bool_], seeds: NDArray[np.int64]) -> None:
+        if self._in_flight[group]:
+            if not mask.all():
+                raise gymnasium.error.AlreadyPendingCallError(f"group {group} is making a step", "reset")
+            self.receive(group)
+        resets = self._resets[self.groups[group]]
+        while mask.any():
+            observations, info = self._natives[group].reset(seed=seeds[mask], options={"reset_mask": mask})
+            resets[mask] = np.where(seeds[mask] >= 0, 1, resets[mask] + 1)
+            mask = mask & self._skips[(resets - 1) % len(self._skips)]
+            seeds = np.full_like(seeds, -1)
+        self._show(group, observations, info)
+
+    def _show(self, group: int, observations: Observation, info: Info) -> tuple[Observation, Info]:
+        observations = observations.reshape(-1, *(self.single_observation_space.shape or ()))
+        info = {**info, "env_id": info["env_id"] + self.groups[group].start}
+        self._shown[group] = observations, info
+        return observations, info
+
+
+@cache
+def _skipped_resets(game: str) -> NDArray[np.bool_]:
+    """For each reset since the ROM was loaded: does it end in another state than the first one?"""
+    ale = load(game)
+    states = []
+    for _ in range(2 * RELOAD_EVERY):
+        ale.reset_game()
+        states.append(bytes(ale.getRAM()))
+    return np.array([state != states[0] for state in states])
+
+
+def _joined(parts: list[Info]) -> Info:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

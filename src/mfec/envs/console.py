@@ -1,0 +1,62 @@
+"""The Atari console through ale-py: which games there are, and how it is switched on."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+STARTS = 30  # no-ops at the start of a game: 0 to 29 frames
+FRAME_SKIP = 4
+SIDE = 84
+TWO_PLAYER = {"combat", "joust", "maze_craze", "warlords"}  # ROMs that cannot be played alone
+
+
+def atari_games() -> list[str]:
+    """Short names of all games, ours for the paper's five (`river_raid`, not `riverraid`)."""
+    return sorted("river_raid" if rom == "riverraid" else rom for rom in _roms())
+
+
+def rom_of(game: str) -> str:
+    """The ROM of a short name; an unknown one is an error that names the nearest."""
+    roms = {rom.replace("_", ""): rom for rom in _roms()}
+    rom = roms.get(game.replace("_", ""))
+    if rom is None or game != game.lower():
+        near = difflib.get_close_matches(game.lower(), atari_games(), n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        raise ValueError(f"unknown game {game!r}{hint} `mfec envs` lists all of them")
+    return rom
+
+
+def load(game: str) -> Any:
+    """A console with the game in it, without sticky actions or a time limit."""
+    ale_py = import_ale()
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.setInt("max_num_frames_per_episode", 0)
+    ale.loadROM(ale_py.roms.get_rom_path(rom_of(game)))
+    return ale
+
+
+def frames_space(frame_stack: int) -> spaces.Box:
+    """Observations of that many frames."""
+    shape = (SIDE, SIDE) if frame_stack == 1 else (frame_stack, SIDE, SIDE)
+    return spaces.Box(0, 255, shape, np.uint8)
+
+
+def import_ale() -> Any:
+    """ale-py, without its messages; where it is missing, the error names the extra."""
+    try:
+        import ale_py
+    except ImportError:
+        raise ImportError("Atari games need the extra `atari`: pip install 'mfec[atari]'") from None
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    import ale_py.roms
+
+    return ale_py
+
+
+def _roms() -> list[str]:
+    return [rom for rom in import_ale().roms.get_all_rom_ids() if rom not in TWO_PLAYER]

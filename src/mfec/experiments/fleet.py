@@ -1,0 +1,223 @@
+"""A fleet: many runs, one device. This process owns the device; each run plays in a process of its own.
+
+One search answers the look-ups of all runs that wait for one, while the emulators of the others step on the other
+cores. What a run finds does not depend on who else is looked up, so a run in a fleet is the run alone, bit for bit.
+
+Runs have their own processes because the emulator holds Python's lock while it steps, and because a run's own work
+(episodes, exact matches, tables, checkpoints) is as much as an emulator step.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import multiprocessing
+import os
+import selectors
+import signal
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from mfec.config import CHECKPOINT_FRAMES, RunConfig
+from mfec.device.service import PipeChannel, Service
+from mfec.errors import MfecError
+from mfec.experiments.display import LOG, LogTo, Progress
+from mfec.experiments.fleet_display import FleetDisplay
+from mfec.experiments.ram import refuse_what_cannot_fit
+
+REPORT_SECONDS = 0.5  # between two reports of a run's progress
+
+
+@dataclass
+class Member:
+    """One run of a fleet, and what became of it."""
+
+    name: str
+    config: RunConfig
+    out: Path
+    outcome: str = "running"  # then finished, stopped, or failed
+    reason: str = ""
+
+
+def train_fleet(
+    members: Sequence[Member],
+    *,
+    resume: bool = False,
+    checkpoint_frames: int = CHECKPOINT_FRAMES,
+    ignore_memory_limit: bool = False,
+    console: Console | None = None,
+) -> None:
+    """Train all runs at once on the device of their settings; what became of each stands in `members`.
+
+    A run that fails is reported, and the others go on.
+    """
+    console = console or Console()
+    devices = {member.config.agent.device for member in members}
+    if len(devices) != 1:
+        raise ValueError(f"the runs of a fleet share one device, not {', '.join(sorted(devices))}")
+    service = Service(devices.pop())
+    refuse_what_cannot_fit([member.config for member in members], console, ignore=ignore_memory_limit)
+    _Fleet(members, service, console).train(resume, checkpoint_frames)
+
+
+class _Fleet:
+    """The processes of a fleet, from their start to their end."""
+
+    def __init__(self, members: Sequence[Member], service: Service, console: Console) -> None:
+        self._members = members
+        self._service = service
+        self._console = console
+        self._of_pipe: dict[Connection[Any, Any], Member] = {}
+        self._processes: dict[str, Any] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def train(self, resume: bool, checkpoint_frames: int) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork of a process that has a GPU would break
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        # One thread each: the processes share the cores already.
+        threads = os.environ.get("MFEC_THREADS")
+        os.environ["MFEC_THREADS"] = threads or "1"
+        try:
+            for member in self._members:
+                ours, theirs = context.Pipe()
+                process = context.Process(
+                    target=_play, args=(theirs, member.config, member.out, resume, checkpoint_frames), daemon=True
+                )
+                process.start()
+                theirs.close()
+                self._of_pipe[ours] = member
+                self._processes[member.name] = process
+                self._selector.register(ours, selectors.EVENT_READ)
+            with FleetDisplay(self._members, self._console) as display:
+                while self._of_pipe:
+                    self._serve(display)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if threads is None:
+                del os.environ["MFEC_THREADS"]
+            for process in self._processes.values():
+                process.join(10)
+                process.kill()
+
+    def _serve(self, display: FleetDisplay) -> None:
+        asked: dict[Connection[Any, Any], tuple[Any, ...]] = {}
+        for key, _ in self._selector.select(timeout=0.2):
+            pipe: Any = key.fileobj
+            member = self._of_pipe[pipe]
+            try:
+                message = pipe.recv()
+            except (EOFError, OSError):
+                self._ended(pipe, member, display)
+                continue
+            if message[0] == "progress":
+                display.progress(member.name, message[1])
+            elif message[0] == "say":
+                display.say(f"{member.name}: {message[1]}")
+            elif message[0] == "outcome":
+                member.outcome, member.reason = message[1:]
+            else:
+                asked[pipe] = message
+        if asked:
+            self._service.answer(asked)
+        display.refresh()
+
+    def _ended(self, pipe: Connection[Any, Any], member: Member, display: FleetDisplay) -> None:
+        self._selector.unregister(pipe)
+        del self._of_pipe[pipe]
+        pipe.close()
+        self._service.forget(pipe)
+        process = self._processes[member.name]
+        process.join()
+        if member.outcome == "running":  # it had no time to say anything
+            member.outcome, member.reason = "failed", f"its process ended with status {process.exitcode}"
+        if member.outcome != "finished":
+            display.say(f"{member.name} {member.outcome}" + (f": {member.reason}" if member.reason else ""))
+
+    def _stop(self, number: int, frame: Any) -> None:
+        """Ask all runs to save and stop; this process goes on until they have."""
+        for process in self._processes.values():
+            if process.is_alive():
+                os.kill(process.pid, signal.SIGTERM)
+
+
+def _play(pipe: Connection[Any, Any], config: RunConfig, out: Path, resume: bool, checkpoint_frames: int) -> None:
+    """One run, in its own process."""
+    from mfec.experiments.train import Stopped, train
+
+    outcome, reason = "failed", ""
+    try:
+        train(
+            config,
+            out,
+            resume=resume,
+            checkpoint_frames=checkpoint_frames,
+            ignore_memory_limit=True,  # all runs together were looked at before
+            console=Console(file=_Lines(pipe), width=200),
+            device=PipeChannel(pipe, config.agent.device),
+            display=_Reporter(pipe, config.total_frames),
+        )
+        outcome = "finished"
+    except (Stopped, KeyboardInterrupt):
+        outcome = "stopped"
+    except (MfecError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
+        reason = str(error)
+    except Exception:
+        reason = traceback.format_exc()
+    _tell(pipe, "outcome", outcome, reason)
+    pipe.close()
+
+
+class _Reporter:
+    """Tells the fleet's display how a run is getting on; see `Display`."""
+
+    def __init__(self, pipe: Connection[Any, Any], total_frames: int) -> None:
+        self._pipe = pipe
+        self._total_frames = total_frames
+        self._told_at = 0.0
+
+    def __enter__(self) -> _Reporter:
+        LOG.setLevel(logging.INFO)
+        LOG.addHandler(LogTo(self.say))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing: the process ends with its run."""
+
+    def update(self, agent: Any) -> None:
+        now = time.perf_counter()
+        if now - self._told_at >= REPORT_SECONDS or agent.frames >= self._total_frames:
+            self._told_at = now
+            _tell(self._pipe, "progress", Progress.of(agent))
+
+    def say(self, message: str) -> None:
+        _tell(self._pipe, "say", message)
+
+
+class _Lines(io.StringIO):
+    """A file whose lines are told to the fleet's display."""
+
+    def __init__(self, pipe: Connection[Any, Any]) -> None:
+        super().__init__()
+        self._pipe = pipe
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            _tell(self._pipe, "say", line)
+        return len(text)
+
+
+def _tell(pipe: Connection[Any, Any], *message: Any) -> None:
+    try:
+        pipe.send(message)
+    except OSError:
+        return  # nobody listens any more; the next look-up will find out

@@ -1,0 +1,96 @@
+"""Progress of many runs at once: a live table on a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from mfec.experiments.display import LIVE_SECONDS, PLAIN_SECONDS, Progress, show_time
+
+if TYPE_CHECKING:
+    from mfec.experiments.fleet import Member
+
+
+class FleetDisplay:
+    """Shows frames, score, exact matches and memory of every run, and how fast they are together."""
+
+    def __init__(self, members: Sequence[Member], console: Console) -> None:
+        self._members = members
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._every = LIVE_SECONDS if self._live else PLAIN_SECONDS
+        self._progress: dict[str, Progress] = {}
+        self._began_at: dict[str, int] = {}  # frames that a run had when it was first heard of
+        self._shown_at = time.perf_counter()
+        self._shown_frames = 0
+        self._speed = 0.0
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.refresh(now=True)
+        if self._live:
+            self._live.stop()
+
+    def progress(self, name: str, progress: Progress) -> None:
+        """A run tells how it is getting on."""
+        self._began_at.setdefault(name, progress.frames)
+        self._progress[name] = progress
+
+    def say(self, message: str) -> None:
+        """A line above the table."""
+        self._console.print(message, style="bold", highlight=False, markup=False, soft_wrap=True)
+
+    def refresh(self, now: bool = False) -> None:
+        """Show everything, if it is time to."""
+        at = time.perf_counter()
+        if at - self._shown_at < self._every and not now:
+            return
+        played = sum(progress.frames - self._began_at[name] for name, progress in self._progress.items())
+        speed = (played - self._shown_frames) / max(at - self._shown_at, 1e-9)
+        if not now:
+            self._speed = speed if self._speed == 0.0 else 0.8 * self._speed + 0.2 * speed
+        self._shown_at, self._shown_frames = at, played
+        if self._live:
+            self._live.update(self._table(), refresh=True)
+        else:
+            self._console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
+
+    def _line(self) -> str:
+        done = sum(progress.frames for progress in self._progress.values())
+        total = sum(member.config.total_frames for member in self._members)
+        states = [member.outcome for member in self._members]
+        counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+        left = int((total - done) / self._speed) if self._speed else 0
+        return f"{done:,}/{total:,} frames  {self._speed:,.0f}/s  runs: {counts}  left {show_time(left)}"
+
+    def _table(self) -> Table:
+        table = Table(title=self._line(), title_justify="left")
+        for column in ("run", "frames", "mean of last games", "exact", "entries", ""):
+            table.add_column(column, justify="left" if column in ("run", "") else "right")
+        for member in self._members:
+            progress = self._progress.get(member.name)
+            if progress is None:
+                table.add_row(member.name, "-", "-", "-", "-", member.outcome)
+                continue
+            share = progress.frames / member.config.total_frames
+            table.add_row(
+                member.name,
+                f"{progress.frames:,} ({share:.0%})",
+                progress.score(),
+                f"{progress.exact:.0%}",
+                f"{progress.entries:,}",
+                member.outcome,
+            )
+        return table

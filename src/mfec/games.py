@@ -1,0 +1,178 @@
+"""Games in progress: the lanes' episodes, the steps that are in flight, and how all of it survives a stop."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.envs.lanes import LaneError, Lanes, Step
+from mfec.episode import Episode, episode_tensors, restore_episodes
+from mfec.errors import MfecError
+from mfec.memory.identities import array_keys
+
+
+class BadEnvironmentData(MfecError):
+    """The environment returned something that is not a finite number."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was looked up and chosen for the m lanes of a group."""
+
+    states: NDArray[np.float32]  # (m, dim)
+    keys: NDArray[np.uint64]  # (m, 2)
+    actions: NDArray[np.int64]  # (m,)
+    exact: NDArray[np.bool_]  # (m, n_actions): which values were exact matches
+
+
+class GamesInProgress:
+    """The games of all lanes, played group by group in turn.
+
+    While one group makes its step, values are looked up for the next one. Whose turn it is and who is in flight
+    depends on nothing but how many steps there were, so results do not depend on how long anything took.
+    """
+
+    def __init__(self) -> None:
+        self.lanes: Lanes | None = None
+        self.episodes: list[Episode] = []
+        self.turn = 0  # the group that decides next
+        self.in_flight: dict[int, Decision] = {}  # by group
+        self._to_restore: dict[str, Any] | None = None
+
+    def start(self, frames: int) -> Lanes:
+        """Begin games in all lanes, or bring back those that were in progress when the agent was saved."""
+        if self.lanes is None:
+            raise ValueError("this agent was loaded without an environment: MFEC.load(path, env=...)")
+        lanes, saved = self.lanes, self._to_restore
+        if saved is not None and saved["history"] is not None:
+            self._refuse_other_lanes(saved)
+            lanes.restore(saved["history"])
+            self._refuse_bad_start(frames)
+            if saved["observations"] is not None and array_keys(lanes.observations).tolist() != saved["observations"]:
+                raise LaneError(
+                    "repeating the actions of the games in progress led elsewhere: "
+                    "this is not the environment that was saved, or it is not deterministic under its seed"
+                )
+            for group, decision in self.in_flight.items():
+                lanes.send(group, decision.actions)
+        elif saved is not None or not self.episodes:
+            if saved is not None and saved["lanes"]:
+                warnings.warn("games in progress could not be brought back; new ones begin", stacklevel=3)
+            self.episodes = [Episode() for _ in range(lanes.n)]
+            self.turn, self.in_flight = 0, {}
+            self._to_restore = None
+            self._begin(np.ones(lanes.n, np.bool_), frames)
+        self._to_restore = None
+        return lanes
+
+    def send(self, decision: Decision) -> None:
+        """The group whose turn it is starts its step, and the next one has its turn."""
+        assert self.lanes is not None
+        self.lanes.send(self.turn, decision.actions)
+        self.in_flight[self.turn] = decision
+        self.turn = (self.turn + 1) % len(self.lanes.groups)
+
+    def receive(self, frames: int) -> tuple[Decision, Step]:
+        """The step of the group whose turn it is, which is in flight. Data that are no numbers are refused."""
+        assert self.lanes is not None
+        step = self.lanes.receive(self.turn)
+        good = _finite(step.rewards)
+        if not good or not _finite(self.lanes.shown(self.turn)):
+            self.lanes.retract(self.turn)
+            # The environments are already behind the bad step. It stays in flight: brought back, they make it again.
+            self._to_restore = self.summary()
+            what = "an observation that is not finite" if good else f"the rewards {step.rewards.tolist()}"
+            raise BadEnvironmentData(f"the environment returned {what} after frame {frames}")
+        return self.in_flight.pop(self.turn), step
+
+    def outcomes(
+        self, decision: Decision, step: Step
+    ) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.uint64], int, float, bool, int | None]]:
+        """Lane, state, key, action, reward, whether the game ended, and lives: of every lane that made a step."""
+        assert self.lanes is not None
+        own = self.lanes.groups[self.turn]
+        lives = [None] * len(step.ended) if step.lives is None else step.lives.tolist()
+        # Lists, once for all lanes: numbers taken one by one out of arrays cost more than all else in the loop.
+        rows = zip(
+            range(own.start, own.stop), decision.states, decision.keys, decision.actions.tolist(),
+            step.rewards.tolist(), step.ended.tolist(), lives, strict=True,
+        )  # fmt: skip
+        return (row for row, valid in zip(rows, step.valid.tolist(), strict=True) if valid)
+
+    def begin_after(self, step: Step, frames: int) -> None:
+        """Begin new games where this step of the group whose turn it is ended some."""
+        assert self.lanes is not None
+        if step.ended.any():
+            mask = np.zeros(self.lanes.n, np.bool_)
+            mask[self.lanes.groups[self.turn]] = step.ended
+            self._begin(mask, frames)
+
+    def _begin(self, mask: NDArray[np.bool_], frames: int) -> None:
+        assert self.lanes is not None
+        lives = self.lanes.begin(mask)
+        for lane in np.flatnonzero(mask):
+            self.episodes[lane] = Episode(lives=int(lives[lane]) if lives is not None else 0)
+        self._refuse_bad_start(frames)
+
+    def _refuse_bad_start(self, frames: int) -> None:
+        assert self.lanes is not None
+        if all(_finite(self.lanes.shown(group)) for group in range(len(self.lanes.groups))):
+            return
+        self._to_restore = {**(self.summary() or {}), "observations": None}
+        raise BadEnvironmentData(f"a game begins with an observation that is not finite, after frame {frames}")
+
+    def _refuse_other_lanes(self, saved: dict[str, Any]) -> None:
+        assert self.lanes is not None
+        if len(saved["lanes"]) != self.lanes.n:
+            raise LaneError(f"the agent played {len(saved['lanes'])} environments, these are {self.lanes.n}")
+        # Without groups in the checkpoint, it is from a time when all lanes stepped together: all groups are at rest.
+        groups = _bounds(self.lanes)
+        if saved.get("groups", groups) != groups:
+            raise LaneError(f"the agent played environments in the groups {saved['groups']}, these are {groups}")
+
+    # -- Storage ------------------------------------------------------------------------------------------------------
+
+    def summary(self) -> dict[str, Any] | None:
+        """What JSON takes of the games in progress; None where there are none."""
+        if self._to_restore is not None or self.lanes is None or not self.episodes:
+            return self._to_restore
+        return {
+            "history": self.lanes.history(),
+            "observations": array_keys(self.lanes.observations).tolist(),
+            "lanes": [episode.summary() for episode in self.episodes],
+            "groups": _bounds(self.lanes),
+            "turn": self.turn,
+            "in_flight": list(self.in_flight),
+        }
+
+    def tensors(self, dim: int) -> dict[str, NDArray[Any]]:
+        """Steps of the episodes, and what was decided for the groups in flight."""
+        tensors = episode_tensors(self.episodes, dim)
+        for group, decision in self.in_flight.items():
+            tensors |= {f"in_flight.{group}.{name}": array for name, array in vars(decision).items()}
+        return tensors
+
+    def restore(self, saved: dict[str, Any] | None, tensors: dict[str, NDArray[Any]]) -> None:
+        """Take over the games of which `summary()` and `tensors()` were kept; `start` brings the lanes there."""
+        self._to_restore = saved
+        self.episodes = restore_episodes(saved, tensors)
+        if saved is not None:
+            self.turn = saved.get("turn", 0)
+            names = Decision.__dataclass_fields__
+            self.in_flight = {
+                group: Decision(**{name: tensors[f"in_flight.{group}.{name}"] for name in names})
+                for group in saved.get("in_flight", [])
+            }
+
+
+def _bounds(lanes: Lanes) -> list[list[int]]:
+    return [[own.start, own.stop] for own in lanes.groups]
+
+
+def _finite(numbers: NDArray[Any]) -> bool:
+    return numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all())

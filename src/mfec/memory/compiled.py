@@ -1,0 +1,91 @@
+"""The loops of the episodic memory over actions, neighbours and steps, compiled."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from mfec.memory.identities import add_slot, find_slot, remove_slot
+
+
+@numba.njit(cache=True)
+def average(stored, matches, neighbours, few, values):
+    """Values of exact matches, and means of neighbours elsewhere (Eq. 2); `few` as in FEW_NEIGHBOURS."""
+    n, n_actions, k = neighbours.shape
+    for row in range(n):
+        for action in range(n_actions):
+            if matches[row, action] >= 0:
+                values[row, action] = stored[action, matches[row, action]]
+                continue
+            total = 0.0
+            found = 0
+            for i in range(k):
+                if neighbours[row, action, i] >= 0:
+                    total += stored[action, neighbours[row, action, i]]
+                    found += 1
+            if found == k or (few == 1 and found > 0):
+                values[row, action] = total / found
+            else:
+                values[row, action] = 0.0 if few == 2 else np.inf
+
+
+@numba.njit(cache=True)
+def set_ticks(ticks, tick, matches, neighbours):
+    """Mark matches and neighbours as used now."""
+    n, n_actions, k = neighbours.shape
+    for row in range(n):
+        for action in range(n_actions):
+            if matches[row, action] >= 0:
+                ticks[action, matches[row, action]] = tick + row
+            for i in range(k):
+                if neighbours[row, action, i] >= 0:
+                    ticks[action, neighbours[row, action, i]] = tick + row
+
+
+@numba.njit(cache=True)
+def write_rows(
+    actions, returns, batch_keys, row, keep_highest,
+    sizes, values, entry_ids, ticks, keys,
+    cells, queue, queued, tick, next_entry_id, slots,
+):  # fmt: skip
+    """Write rows from `row` on; return the row that needs a refilled eviction queue, or the number of rows."""
+    for before in range(row):
+        if slots[before] >= 0:
+            next_entry_id += 1
+    while row < len(actions):
+        action = actions[row]
+        slot = find_slot(cells[action], keys[action], batch_keys[row])
+        if slot >= 0:
+            if not keep_highest or returns[row] > values[action, slot]:
+                values[action, slot] = returns[row]
+            slots[row] = -1
+        else:
+            if sizes[action] < values.shape[1]:
+                slot = sizes[action]
+                sizes[action] += 1
+            else:
+                # The queue holds the oldest entries; one touched since it was made is no longer among them.
+                while True:
+                    if queued[action] == 0:
+                        return row
+                    queued[action] -= 1
+                    slot = queue[action, queued[action], 0]
+                    if ticks[action, slot] == queue[action, queued[action], 1]:
+                        break
+                remove_slot(cells[action], keys[action], slot)
+            values[action, slot] = returns[row]
+            entry_ids[action, slot] = next_entry_id
+            keys[action, slot] = batch_keys[row]
+            add_slot(cells[action], keys[action], slot)
+            next_entry_id += 1
+            slots[row] = slot
+        ticks[action, slot] = tick + row
+        row += 1
+    return row
+
+
+@numba.njit(cache=True)
+def enter_all(cells, keys, actions, slots):
+    """Enter the entries in these slots into the identity tables."""
+    for i in range(len(actions)):
+        add_slot(cells[actions[i]], keys[actions[i]], slots[i])
