@@ -70,7 +70,8 @@ class ActionBuffers:
         slabs, own = self._places[action, : self._pages[action]].T
         if len(own) == 1:
             blocks = -(-int(self.sizes[action]) // BLOCK)
-            return self._slabs[slabs[0]][own[0] : own[0] + 1, :blocks]
+            slab: torch.Tensor = self._slabs[int(slabs[0])]
+            return slab[int(own[0]) : int(own[0]) + 1, :blocks]
         copy = torch.empty((len(own), PAGE // BLOCK, self.dim, BLOCK), device=self.device)
         for slab in np.unique(slabs).tolist():
             here = np.flatnonzero(slabs == slab)

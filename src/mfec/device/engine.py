@@ -86,30 +86,32 @@ class Engine:
             MOST_QUERIES,
         )
         seen = np.concatenate([request.seen for request in requests]) if len(requests) > 1 else requests[0].seen
-        sent = [seen, plan.jobs, plan.pairs]
-        if plan.width > 1:
-            sent.append(plan.rows)
         projected = seen.dtype == np.uint8
+        numbers = [plan.jobs.reshape(-1), plan.pairs.reshape(-1), plan.rows]
         if projected:  # each row has its own run's matrix
             addresses = [_weights(request).data_ptr() for request in requests]
-            sent.append(np.repeat(addresses, [len(request.seen) for request in requests]))
-        seen_there, jobs, pairs, *more = self._up.send(sent)
+            numbers.append(np.repeat(addresses, [len(request.seen) for request in requests]))
+        seen_there, numbers_there = self._up.send(seen, np.concatenate(numbers))
+        jobs, pairs, rows = (
+            numbers_there[: plan.jobs.size],
+            numbers_there[plan.jobs.size :],
+            numbers_there[plan.jobs.size + plan.pairs.size :],
+        )
         # States, then the answers, in one piece of memory that comes back in one go.
-        numbers = len(plan.pairs) * (2 * k + 3)
-        answer = torch.empty(8 * numbers + 4 * len(seen) * dim, dtype=torch.uint8, device=self.device)
-        found, states = answer[: 8 * numbers].view(torch.float64), answer[8 * numbers :].view(torch.float32)
-        states = states.view(len(seen), dim)
+        size = 8 * len(plan.pairs) * (2 * k + 3)
+        answer = torch.empty(size + 4 * len(seen) * dim, dtype=torch.uint8, device=self.device)
+        states = answer[size:].view(torch.float32).view(len(seen), dim)
         if projected:
-            kernels.launch_project(seen_there, more[-1], states)
+            kernels.launch_project(seen_there, rows[len(plan.rows) :], states)
         else:
             states.copy_(seen_there)
-        if numbers:
-            queries = states if plan.width == 1 else states[more[0]]
+        if len(plan.pairs):
+            queries = states if plan.width == 1 else states[rows[: len(plan.rows)]]
             queries = queries.view(-1, plan.width, dim).transpose(1, 2).contiguous()
-            kernels.search(queries, jobs, pairs, found, k, plan)
+            kernels.search(queries, jobs, pairs, answer[:size].view(torch.float64), k, plan)
         back = self._down.fetch(answer)
-        host_states = back[8 * numbers :].view(np.float32).reshape(len(seen), dim).copy()
-        slots, squared, unsure = plan.spread(back[: 8 * numbers].view(np.float64).reshape(-1, 2 * k + 3), k)
+        host_states = back[size:].view(np.float32).reshape(len(seen), dim).copy()
+        slots, squared, unsure = plan.spread(back[:size].view(np.float64).reshape(-1, 2 * k + 3), k)
         answers, row = [], 0
         for request in requests:
             n, n_actions = request.wanted.shape
@@ -143,18 +145,17 @@ class _Staging:
         self._device = device
         self._pinned = torch.empty(0, dtype=torch.uint8)
 
-    def send(self, arrays: list[NDArray[Any]]) -> list[torch.Tensor]:
-        """The arrays on the device, by one copy."""
-        begins = np.cumsum([0, *(-(-array.nbytes // 16) * 16 for array in arrays)]).tolist()
-        room = self._room(begins[-1])
+    def send(self, seen: NDArray[Any], numbers: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both arrays on the device, by one copy."""
+        room = self._room(numbers.nbytes + seen.nbytes)
         host = room.numpy()
-        for array, begin in zip(arrays, begins, strict=False):
-            host[begin : begin + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        host[: numbers.nbytes] = numbers.view(np.uint8)
+        host[numbers.nbytes :] = np.ascontiguousarray(seen).reshape(-1).view(np.uint8)
         there = room.to(self._device, non_blocking=True)
-        return [
-            there[begin : begin + array.nbytes].view(_TORCH[array.dtype.str]).view(array.shape)
-            for array, begin in zip(arrays, begins, strict=False)
-        ]
+        there_seen = there[numbers.nbytes :]
+        if seen.dtype != np.uint8:
+            there_seen = there_seen.view(torch.float32)
+        return there_seen.view(seen.shape), there[: numbers.nbytes].view(torch.int64)
 
     def fetch(self, tensor: torch.Tensor) -> NDArray[np.uint8]:
         """The tensor's bytes on the host, valid until the next call."""
@@ -169,6 +170,3 @@ class _Staging:
         if len(self._pinned) < size:
             self._pinned = torch.empty(2 * size, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
         return self._pinned[:size]
-
-
-_TORCH = {"|u1": torch.uint8, "<f4": torch.float32, "<i8": torch.int64}

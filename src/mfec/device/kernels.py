@@ -18,8 +18,8 @@ from mfec.device.plan import Plan
 SPARE_BLOCKS = 4  # selected beyond k, for distances that the first pass cannot tell apart
 MOST_BLOCKS = 32_768  # that one program can select from; larger buffers have larger blocks
 SCRATCH_BYTES = 2**28  # for the first pass; what needs more is searched in several goes
-PART = 448  # pixels that one program projects
-MANY = 16  # queries of one run from which on matrix units are the faster way
+PART = 112  # pixels that one program projects
+MANY = 8  # queries of one run from which on it is faster to multiply than to subtract and square
 
 
 def launch_project(observations: torch.Tensor, weights: torch.Tensor, states: torch.Tensor) -> None:
@@ -47,29 +47,33 @@ def search(
     row = -(-plan.largest // PAGE) * (PAGE // grain)  # minima of one query and buffer
     keep = triton.next_power_of_2(k + SPARE_BLOCKS)
     blocks_pow2 = triton.next_power_of_2(row)
-    by_matrix = width >= MANY and dim >= 16 and dim & (dim - 1) == 0
-    slack = (queries - queries.mean(2, keepdim=True)).square_().sum(1) if by_matrix else queries
+    many = width >= MANY
+    unroll = next(step for step in ((2, 1) if many else (8, 4, 2, 1)) if dim % step == 0)
+    lengths = queries
+    if many:
+        middles = queries.mean(2, keepdim=True)
+        centred = queries - middles
+        lengths = (centred * centred).sum(1)
     blocks = torch.empty((len(plan.pairs), keep), dtype=torch.int32, device=queries.device)
     most = max(1, SCRATCH_BYTES // (4 * width * row))
     minima = torch.empty((min(most, len(plan.jobs)), width, row), device=queries.device)
     for first in range(0, len(plan.jobs), most):
         last = min(first + most, len(plan.jobs))
         grid = (-(-plan.largest // PAGE), last - first)
-        if by_matrix:
+        if many:
             _scan_many[grid](
-                jobs, queries, minima, row, first, DIM=dim, QUERIES=width, ROWS=128, GRAIN=grain, num_warps=4
-            )
+                jobs, centred, middles, lengths, minima, row, first,
+                DIM=dim, UNROLL=unroll, QUERIES=width, ROWS=512, GRAIN=grain, num_warps=4,
+            )  # fmt: skip
         else:
-            unroll = next(step for step in (8, 4, 2, 1) if dim % step == 0)
-            rows, warps = (1024, 8) if width <= 4 else (1024, 4) if width <= 8 else (512, 8)
             _scan[grid](
-                jobs, queries, minima, row, first, DIM=dim, UNROLL=unroll, QUERIES=width, ROWS=rows, GRAIN=grain,
-                num_warps=warps,
+                jobs, queries, minima, row, first,
+                DIM=dim, UNROLL=unroll, QUERIES=width, ROWS=1024, GRAIN=grain, num_warps=8,
             )  # fmt: skip
         begin, end = np.searchsorted(plan.pairs[:, 0], [first, last]).tolist()
         _rank[(end - begin,)](
-            jobs, pairs, queries, minima, row, first, begin, blocks, slack, found,
-            K=k, DIM=dim, QUERIES=width, KEEP=keep, GRAIN=grain, N=blocks_pow2, BY_MATRIX=by_matrix,
+            jobs, pairs, queries, minima, row, first, begin, blocks, lengths, found,
+            K=k, DIM=dim, QUERIES=width, KEEP=keep, GRAIN=grain, N=blocks_pow2, MANY=many,
             num_warps=min(16, max(4, blocks_pow2 // 1024)),
         )  # fmt: skip
 
@@ -133,12 +137,13 @@ def _scan(
 
 @triton.jit(do_not_specialize=["first_job"])
 def _scan_many(
-    jobs, queries, minima, row_of_minima, first_job,
-    DIM: tl.constexpr, QUERIES: tl.constexpr, ROWS: tl.constexpr, GRAIN: tl.constexpr,
+    jobs, queries, middles, lengths, minima, row_of_minima, first_job,
+    DIM: tl.constexpr, UNROLL: tl.constexpr, QUERIES: tl.constexpr, ROWS: tl.constexpr, GRAIN: tl.constexpr,
 ):  # fmt: skip
-    """The first pass for many queries, by matrix products: |x|^2 - 2 x q + |q|^2, all from the middle of the queries.
+    """The first pass for many queries: |x|^2 - 2 x q + |q|^2, one multiplication for each number instead of two steps.
 
-    Rounding is relative to |x| |q| here, so that `_rank` allows for more of it.
+    Everything is taken from the middle of the chunk's queries. Rounding is relative to |x| |q| here, so that `_rank`
+    allows for more of it. queries: from the middle; middles: (chunks, dim); lengths: |q|^2, (chunks, QUERIES).
     """
     page = tl.program_id(0)
     turn = tl.program_id(1).to(tl.int64)
@@ -147,32 +152,36 @@ def _scan_many(
     if entries > 0:
         table = tl.load(jobs + job * 4).to(tl.pointer_type(tl.int64))
         states = tl.multiple_of(tl.load(table + page).to(tl.pointer_type(tl.float32)), 16)
-        lanes = tl.arange(0, QUERIES)
-        numbers = tl.arange(0, DIM)
-        rows = tl.arange(0, ROWS)
-        inside = numbers[:, None] * 32 + ((rows // 32) * (32 * DIM) + rows % 32)[None, :]
-        chunk = queries + tl.load(jobs + job * 4 + 2) * (DIM * QUERIES)
-        asked = tl.load(chunk + numbers[None, :] * QUERIES + lanes[:, None])
-        middle = tl.sum(asked, axis=0) / QUERIES
-        asked -= middle[None, :]
-        lengths = tl.sum(asked * asked, axis=1)
-        middle_of_rows = tl.sum(tl.load(chunk + numbers[:, None] * QUERIES + lanes[None, :]), axis=1) / QUERIES
+        rows = tl.arange(0, ROWS)[None, :]
+        lanes = tl.arange(0, QUERIES)[:, None]
+        inside = (rows // 32) * (32 * DIM) + rows % 32
+        chunk = tl.load(jobs + job * 4 + 2)
+        asked = queries + chunk * (DIM * QUERIES) + lanes
+        middle = middles + chunk * DIM
+        length = tl.load(lengths + chunk * QUERIES + lanes)
         for part in range(4096 // ROWS):
             first = part * ROWS
-            stored = tl.load(states + first * DIM + inside) - middle_of_rows[:, None]
-            product = tl.dot(asked, stored, input_precision="tf32x3")
-            distance = tl.sum(stored * stored, axis=0)[None, :] - 2.0 * product + lengths[:, None]
-            distance = tl.where((first + rows < entries)[None, :], tl.maximum(distance, 0.0), float("inf"))
-            smallest = tl.min(tl.reshape(distance, [QUERIES, ROWS // GRAIN, GRAIN]), axis=2)
-            at = page * (4096 // GRAIN) + first // GRAIN + tl.arange(0, ROWS // GRAIN)[None, :]
-            tl.store(minima + (turn * QUERIES + lanes[:, None]) * row_of_minima + at, smallest)
+            if first < entries:
+                product = tl.zeros([QUERIES, ROWS], tl.float32)
+                norm = tl.zeros([1, ROWS], tl.float32)
+                here = states + first * DIM + inside
+                for numbers in range(0, DIM, UNROLL):
+                    for number in tl.static_range(UNROLL):
+                        stored = tl.load(here + (numbers + number) * 32) - tl.load(middle + numbers + number)
+                        product += stored * tl.load(asked + (numbers + number) * QUERIES)
+                        norm += stored * stored
+                distance = tl.maximum(norm - 2.0 * product + length, 0.0)
+                distance = tl.where(first + rows < entries, distance, float("inf"))
+                smallest = tl.min(tl.reshape(distance, [QUERIES, ROWS // GRAIN, GRAIN]), axis=2)
+                at = page * (4096 // GRAIN) + first // GRAIN + tl.arange(0, ROWS // GRAIN)[None, :]
+                tl.store(minima + (turn * QUERIES + lanes) * row_of_minima + at, smallest)
 
 
 @triton.jit(do_not_specialize=["first_job", "first_pair"])
 def _rank(
-    jobs, pairs, queries, minima, row_of_minima, first_job, first_pair, blocks, slack, found,
+    jobs, pairs, queries, minima, row_of_minima, first_job, first_pair, blocks, lengths, found,
     K: tl.constexpr, DIM: tl.constexpr, QUERIES: tl.constexpr, KEEP: tl.constexpr, GRAIN: tl.constexpr,
-    N: tl.constexpr, BY_MATRIX: tl.constexpr,
+    N: tl.constexpr, MANY: tl.constexpr,
 ):  # fmt: skip
     """Second pass: the K + 1 nearest entries of the KEEP blocks with the smallest minima, by distances in float64.
 
@@ -218,8 +227,9 @@ def _rank(
         distance = tl.where(place == at, float("inf"), distance)
 
     # A block that was not selected may hold a neighbour if its minimum is within what the first pass rounds off:
-    # 4 in a million of a sum of 64 squares; by matrix products, of the squares of the numbers multiplied.
+    # 4 in a million of a sum of 64 squares; with products, that much of |x|^2 + |q|^2, where |x| <= |q| + distance.
     limit = kth * (1.0 + 1e-6 + 2e-7 * DIM) + 1e-30
-    if BY_MATRIX:
-        limit = kth + 1e-5 * (3.0 * tl.load(slack + chunk * QUERIES + place_of_minima % QUERIES) + 2.0 * kth) + 1e-30
+    if MANY:
+        length = tl.load(lengths + chunk * QUERIES + place_of_minima % QUERIES)
+        limit = kth + (1e-6 + 4e-7 * DIM) * (3.0 * length + 2.0 * kth) + 1e-30
     tl.store(answer + 2 * K + 2, tl.where((last <= limit) & (last < float("inf")), 1.0, 0.0).to(tl.float64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 from mfec.config import DeviceName
 from mfec.device.channel import DeviceError, Found
+from mfec.device.desk import ASKED, Desk, DeskShape
+
+OWNER_ENDED = "the process that owns the device has ended"
 
 
 class PipeChannel:
@@ -18,9 +22,13 @@ class PipeChannel:
     def __init__(self, pipe: Connection[Any, Any], device: DeviceName) -> None:
         self._pipe = pipe
         self.device = device
+        self._owner = os.getppid()
+        self._desk: Desk | None = None
+        self._dim = 0
 
     def open(self, n_actions: int, capacity: int, dim: int) -> None:
         """Make room for the action buffers of the run."""
+        self._dim = dim
         self._ask("open", n_actions, capacity, dim)
 
     def project_with(self, weights: NDArray[np.float32]) -> None:
@@ -33,7 +41,13 @@ class PipeChannel:
 
     def look_up(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Found:
         """The nearest entries in the wanted buffers."""
-        return Found(*self._ask("look_up", seen, wanted, k))
+        desk = self._desk_for(seen, wanted, k)
+        desk.ask(seen, wanted)
+        found = desk.wait(self._check_owner)
+        if found is None:
+            self._receive()  # raises the reason
+            raise DeviceError("the device failed")
+        return found
 
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
         """States of these slots."""
@@ -45,12 +59,38 @@ class PipeChannel:
         squared: NDArray[np.float64] = self._ask("distances", state, action)
         return squared
 
+    def _desk_for(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Desk:
+        """A desk with room for this look-up."""
+        (n, n_actions), numbers = wanted.shape, seen.shape[1]
+        row_bytes = numbers if seen.dtype == np.uint8 else 0
+        old = self._desk.shape if self._desk else DeskShape(0, 4 * self._dim, n_actions, self._dim, k)
+        fits = n <= old.rows and k == old.k and (not row_bytes or row_bytes == old.row_bytes)
+        if self._desk and fits:
+            return self._desk
+        if self._desk:
+            self._desk.close()
+        shape = DeskShape(max(n, old.rows), row_bytes or old.row_bytes, n_actions, self._dim, k)
+        self._desk = Desk(shape)
+        self._ask("share", shape, self._desk.memory.name)
+        self._desk.memory.unlink()  # both sides have it: it goes with the last of them, however that one ends
+        return self._desk
+
+    def _check_owner(self) -> None:
+        if os.getppid() != self._owner:
+            raise DeviceError(OWNER_ENDED)
+
     def _ask(self, *message: Any) -> Any:
         try:
             self._pipe.send(message)
+        except OSError:
+            raise DeviceError(OWNER_ENDED) from None
+        return self._receive()
+
+    def _receive(self) -> Any:
+        try:
             answer = self._pipe.recv()
         except (EOFError, OSError):
-            raise DeviceError("the process that owns the device has ended") from None
+            raise DeviceError(OWNER_ENDED) from None
         if isinstance(answer, DeviceError):
             raise answer
         return answer
@@ -64,37 +104,51 @@ class Service:
 
         self._engine = start_engine(device)
         self._channels: dict[Connection[Any, Any], Any] = {}
+        self._desks: dict[Connection[Any, Any], Desk] = {}
 
-    def answer(self, messages: dict[Connection[Any, Any], tuple[Any, ...]]) -> None:
-        """Answer one message from each of these pipes."""
+    def look_up(self) -> int:
+        """Answer all questions that lie on desks now; returns how many there were."""
         from mfec.device.engine import Request
+
+        asking = [(pipe, desk) for pipe, desk in self._desks.items() if desk.state == ASKED]
+        if not asking:
+            return 0
+        try:
+            found = self._engine.look_up(
+                [Request(self._channels[pipe].run, *desk.question(), desk.shape.k) for pipe, desk in asking]
+            )
+        except Exception as error:  # whatever it is, the runs must hear of it
+            for pipe, desk in asking:
+                _send(pipe, _for_the_run(error))
+                desk.fail()
+            return len(asking)
+        for (_, desk), each in zip(asking, found, strict=True):
+            desk.answer(each)
+        return len(asking)
+
+    def answer(self, pipe: Connection[Any, Any], what: str, *arguments: Any) -> None:
+        """Answer one message from a pipe."""
         from mfec.device.local import LocalChannel
 
-        asking: dict[Connection[Any, Any], Request] = {}
-        for pipe, (what, *arguments) in messages.items():
-            channel = self._channels.setdefault(pipe, LocalChannel(self._engine))
-            try:
-                if what == "look_up":
-                    asking[pipe] = Request(channel.run, *arguments)
-                    continue
-                answer = getattr(channel, what)(*arguments)
-            except Exception as error:  # the run's own trouble, whatever it is
-                answer = _for_the_run(error)
-            _send(pipe, answer)
-        if not asking:
-            return
+        channel = self._channels.setdefault(pipe, LocalChannel(self._engine))
+        answer: Any
         try:
-            found = self._engine.look_up(list(asking.values()))
-        except Exception as error:
-            for pipe in asking:
-                _send(pipe, _for_the_run(error))
-            return
-        for pipe, each in zip(asking, found, strict=True):
-            _send(pipe, (each.states, each.slots, each.squared, each.unsure))
+            if what == "share":
+                shape, name = arguments
+                self._desks[pipe] = Desk(shape, name)
+                answer = None
+            else:
+                answer = getattr(channel, what)(*arguments)
+        except Exception as error:  # the run's own trouble, whatever it is
+            answer = _for_the_run(error)
+        _send(pipe, answer)
 
     def forget(self, pipe: Connection[Any, Any]) -> None:
         """Give back what the device holds of this run."""
         self._channels.pop(pipe, None)
+        desk = self._desks.pop(pipe, None)
+        if desk is not None:
+            desk.close()
 
 
 def _for_the_run(error: Exception) -> DeviceError:

@@ -33,6 +33,7 @@ from mfec.experiments.fleet_display import FleetDisplay
 from mfec.experiments.ram import refuse_what_cannot_fit
 
 REPORT_SECONDS = 0.5  # between two reports of a run's progress
+IDLE_SECONDS = 0.02  # without a look-up, after which this process rests between two glances
 
 
 @dataclass
@@ -77,6 +78,7 @@ class _Fleet:
         self._of_pipe: dict[Connection[Any, Any], Member] = {}
         self._processes: dict[str, Any] = {}
         self._selector = selectors.DefaultSelector()
+        self._last_look_up = 0.0
 
     def train(self, resume: bool, checkpoint_frames: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork of a process that has a GPU would break
@@ -108,25 +110,26 @@ class _Fleet:
                 process.kill()
 
     def _serve(self, display: FleetDisplay) -> None:
-        asked: dict[Connection[Any, Any], tuple[Any, ...]] = {}
-        for key, _ in self._selector.select(timeout=0.2):
+        """Answer what the runs ask: look-ups at once and together, everything else as it comes."""
+        if self._service.look_up():
+            self._last_look_up = time.perf_counter()
+        idle = time.perf_counter() - self._last_look_up > IDLE_SECONDS
+        for key, _ in self._selector.select(timeout=0.001 if idle else 0):
             pipe: Any = key.fileobj
             member = self._of_pipe[pipe]
             try:
-                message = pipe.recv()
+                what, *arguments = pipe.recv()
             except (EOFError, OSError):
                 self._ended(pipe, member, display)
                 continue
-            if message[0] == "progress":
-                display.progress(member.name, message[1])
-            elif message[0] == "say":
-                display.say(f"{member.name}: {message[1]}")
-            elif message[0] == "outcome":
-                member.outcome, member.reason = message[1:]
+            if what == "progress":
+                display.progress(member.name, *arguments)
+            elif what == "say":
+                display.say(f"{member.name}: {arguments[0]}")
+            elif what == "outcome":
+                member.outcome, member.reason = arguments
             else:
-                asked[pipe] = message
-        if asked:
-            self._service.answer(asked)
+                self._service.answer(pipe, what, *arguments)
         display.refresh()
 
     def _ended(self, pipe: Connection[Any, Any], member: Member, display: FleetDisplay) -> None:
