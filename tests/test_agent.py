@@ -1151,3 +1151,66 @@ def test_a_checkpoint_is_json_and_safetensors(tmp_path):
     MFEC(Walk(), capacity=100, seed=0).learn(50).save(tmp_path)
     assert {file.suffix for file in tmp_path.iterdir()} == {".json", ".safetensors"}
     json.loads((tmp_path / "manifest.json").read_text())
+
+
+# -- Devices ----------------------------------------------------------------------------------------------------------
+
+
+def but_for_the_index(agent: MFEC, path: Path) -> tuple[dict, dict]:
+    """All that makes an agent, however its neighbours are searched."""
+    state, digests = everything(agent, path)
+    assert state["config"].pop("index") == state["memory"].pop("index")
+    del state["memory"]["index_kind"], state["memory"]["index_state"]
+    return state, {key: digest for key, digest in digests.items() if not key[1].startswith("index.")}
+
+
+@pytest.mark.parametrize(("n", "settings"), [(None, LITTLE), (2, {"capacity": 5000})])
+def test_an_agent_on_a_device_plays_what_one_on_the_cpu_plays(n, settings, tmp_path):
+    """Bit for bit, also where it was saved under one index and went on under the other."""
+    total_frames = 1300
+    agents = {index: MFEC(qbert(n), index=index, seed=5, **settings) for index in ("exact", "cuda")}
+    half = {index: Keep(tmp_path / index, after=(total_frames // 4 // (2 * (n or 1)),)) for index in agents}
+    for index, agent in agents.items():
+        agent.learn(total_frames, callback=half[index])
+        assert agent.memory.active_index == index
+    expected = but_for_the_index(agents["exact"], tmp_path / "whole")
+    assert expected[0]["games"] >= 2
+    assert but_for_the_index(agents["cuda"], tmp_path / "other") == expected
+    for before, after in (("exact", "cuda"), ("cuda", "exact")):
+        (saved,) = half[before].after
+        agent = MFEC.load(tmp_path / before / str(saved), env=qbert(n), index=after, device="cpu")
+        assert (agent.config.index, agent.memory.active_index) == (after, after)
+        assert 0 < agent.frames < total_frames
+        agent.learn(total_frames)
+        assert but_for_the_index(agent, tmp_path / "moved") == expected
+
+
+def test_pictures_are_projected_on_the_device_and_other_observations_before():
+    """A picture crosses over once; it becomes a state there, of the same bits."""
+    on_cpu, on_device = (MFEC(Pictures(), index=index, k=3, capacity=100, seed=0) for index in ("exact", "cuda"))
+    for agent in (on_cpu, on_device):
+        agent.learn(100)
+    assert on_cpu.memory.tensors()["states"].tobytes() == on_device.memory.tensors()["states"].tobytes()
+    on_device.embedding = None  # nobody asks it any more
+    on_device.learn(110)
+    walk = MFEC(Walk(), index="cuda", embedding="random_projection", dim=3, capacity=100, seed=0).learn(50)
+    same = MFEC(Walk(), index="exact", embedding="random_projection", dim=3, capacity=100, seed=0).learn(50)
+    assert walk.memory.tensors()["states"].tobytes() == same.memory.tensors()["states"].tobytes()
+    assert list(walk.scores) == list(same.scores)
+
+
+@pytest.mark.parametrize("make", [Pictures, Walk, Shifted])
+def test_an_agent_on_a_device_predicts_what_one_on_the_cpu_predicts(make, tmp_path):
+    agent = MFEC(make(), index="cuda", k=3, capacity=100, seed=0).learn(200)
+    agent.save(tmp_path)
+    other = MFEC.load(tmp_path, index="exact")
+    observations = np.stack([agent.observation_space.sample() for _ in range(20)])
+    for one in (observations, observations[::-1], observations[0]):
+        mine, theirs = (each.predict(one, deterministic=True)[0] for each in (agent, other))
+        assert mine.tolist() == theirs.tolist()
+
+
+def test_an_agent_of_the_cpus_index_needs_another_one_on_a_gpu(tmp_path):
+    MFEC(Walk(), index="exact", capacity=100, seed=0).learn(50).save(tmp_path)
+    with pytest.raises((CheckpointError, ValueError), match="index 'exact' searches on the CPU; device 'cuda' takes"):
+        MFEC.load(tmp_path, device="cuda")

@@ -70,7 +70,7 @@ def test_every_option_explains_itself(command, settings):
     for name, text in explained.items():
         assert re.search(r"[a-zA-Z]{2,} .*[a-zA-Z]{2,}", text) or text == "Print JSON.", f"{name}: {text!r}"
     names = {word for name in explained for word in re.findall(r"--[\w-]+", name)}
-    positional = {"env", "directory", "directories"}
+    positional = {"envs", "directory", "directories"}
     for field in (field for each in settings for field in fields(each)):
         if field.name not in positional | {"agent", "environment"}:
             assert f"--{field.name.replace('_', '-')}" in names
@@ -130,7 +130,10 @@ def test_defaults_are_those_of_the_configuration(tmp_path, monkeypatch):
     (["--total-frames", "0"], "total_frames must be at least 1, not 0"),
     (["--seed", "-1"], "a seed must not be negative"),
     (["--eviction", "oldest"], "oldest"),
-    (["--index", "tree"], "'tree' for argument '--index'. Expected one of ('exact', 'cells', 'graph', 'auto')"),
+    (["--index", "tree"], "'tree' for argument '--index'. Expected one of ('exact', 'cells', 'graph', 'cuda', 'auto')"),
+    (["--device", "tpu"], "'tpu' for argument '--device'. Expected one of ('cpu', 'cuda')"),
+    (["--device", "cuda", "--index", "exact"], "'exact' searches on the CPU; device 'cuda' takes 'cuda' or 'auto'"),
+    (["--device", "cuda", "--index", "cells"], "'cells' searches on the CPU; device 'cuda' takes 'cuda' or 'auto'"),
     (["--recall", "0"], "recall must lie above 0 and not above 1, not 0.0"),
     (["--recall", "1.01"], "recall must lie above 0 and not above 1, not 1.01"),
     (["--recall", "nan"], "recall must lie above 0 and not above 1, not nan"),
@@ -147,6 +150,16 @@ def test_senseless_options_are_refused_in_a_sentence(tmp_path, capsys, options, 
     assert message in " ".join(error.replace("│", " ").split())
     assert "__" not in error  # names that tyro uses inside
     assert not (tmp_path / "run").exists()
+
+
+def test_train_needs_an_environment(capsys):
+    assert main(["train", "--total-frames", "10"]) == 1
+    assert capsys.readouterr().err == "mfec: name an environment to train on; `mfec envs` lists them\n"
+
+
+def test_an_environment_named_twice_is_trained_once(tmp_path):
+    assert main(["train", "CartPole-v1", "CartPole-v1", "--total-frames", "10", "--out", str(tmp_path)]) == 0
+    assert RunDirectory(tmp_path).read_config().env == "CartPole-v1"
 
 
 def test_senseless_options_give_no_traceback(tmp_path):

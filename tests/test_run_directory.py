@@ -22,14 +22,17 @@ PROGRESS_HEADER = (
     "exact_match_rate,exact_match_rate_chosen,memory_entries,memory_bytes,lookup_ms,write_ms,recall\n"
 )
 
+searches = st.sampled_from(
+    [("cpu", index) for index in ("exact", "cells", "graph", "cuda", "auto")] + [("cuda", "cuda"), ("cuda", "auto")]
+)
 agents = st.builds(
-    AgentConfig,
+    lambda search, **settings: AgentConfig(device=search[0], index=search[1], **settings),
+    searches,
     k=st.integers(1, 10**6),
     gamma=st.floats(0, 1, exclude_min=True),
     epsilon=st.floats(0, 1),
     capacity=st.integers(1, 2**62),
     embedding=st.sampled_from(["random_projection", "identity"]),
-    index=st.sampled_from(["exact", "cells", "graph", "auto"]),
     recall=st.floats(0, 1, exclude_min=True),
     eviction=st.sampled_from(["updated", "used"]),
     update=st.sampled_from(["max", "replace"]),
@@ -117,6 +120,46 @@ def test_a_run_goes_on_with_the_same_settings_only(run):
     for name, config in others.items():
         with pytest.raises(RunDirectoryError, match=rf"was begun with {name} = .*, it cannot go on with"):
             run.check_same(config)
+
+
+CPU_AUTO, EXACT, CELLS, CUDA_ON_CPU = (("cpu", index) for index in ("auto", "exact", "cells", "cuda"))
+GPU, GPU_AUTO = ("cuda", "cuda"), ("cuda", "auto")
+EXACT_SEARCHES = [EXACT, CUDA_ON_CPU, GPU, GPU_AUTO]
+
+
+def searching(search: tuple[str, str]) -> RunConfig:
+    return replace(CONFIG, agent=replace(CONFIG.agent, device=search[0], index=search[1]))
+
+
+@pytest.mark.parametrize("after", EXACT_SEARCHES)
+@pytest.mark.parametrize("before", EXACT_SEARCHES)
+def test_a_run_goes_on_with_another_exact_search_on_any_device(run, before, after):
+    run.create(searching(before))
+    run.check_same(searching(after))
+    run.check_same(replace(searching(after), total_frames=9000))
+    with pytest.raises(RunDirectoryError, match="was begun with k = 5, it cannot go on with 6"):
+        run.check_same(replace(CONFIG, agent=replace(searching(after).agent, k=6)))
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    *((CPU_AUTO, other) for other in (EXACT, CELLS, CUDA_ON_CPU, GPU)),
+    *((CELLS, other) for other in (CPU_AUTO, EXACT, CUDA_ON_CPU, GPU, GPU_AUTO)),
+    *((other, CELLS) for other in (EXACT, CUDA_ON_CPU, GPU, GPU_AUTO)),
+    *((other, CPU_AUTO) for other in (EXACT, CUDA_ON_CPU, GPU)),
+])  # fmt: skip
+def test_a_run_does_not_go_on_with_a_search_that_may_find_others(run, before, after):
+    run.create(searching(before))
+    message = f"was begun with index = {before[1]}, it cannot go on with {after[1]}"
+    with pytest.raises(RunDirectoryError, match=message):
+        run.check_same(searching(after))
+
+
+def test_the_checkpoint_of_another_run_is_refused(run):
+    run.check_checkpoint(CONFIG.agent, CONFIG.seed)
+    run.check_checkpoint(searching(GPU).agent, CONFIG.seed)  # saved on another device
+    for agent, seed in ((replace(CONFIG.agent, k=6), CONFIG.seed), (CONFIG.agent, CONFIG.seed + 1)):
+        with pytest.raises(RunDirectoryError, match=r"checkpoint is of another run: its settings are not those of"):
+            run.check_checkpoint(agent, seed)
 
 
 def test_a_place_that_cannot_be_written_is_an_error_that_names_it(tmp_path):

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mfec.device import open_channel
 from mfec.embeddings import RandomProjection, restore_embedding
 from mfec.memory.identities import array_keys
 
 SIZE = 84 * 84
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def game_frames(seed: int, n: int) -> NDArray[np.uint8]:
@@ -114,6 +117,19 @@ def test_a_whole_frame_is_projected_exactly() -> None:
     projection = RandomProjection(SIZE, 3, seed=6)
     for frame in (game_frames(2, 1)[0], np.full((84, 84), 255, np.uint8)):
         assert projection(frame[None]).tolist() == [in_fractions(projection, frame)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_device_makes_the_same_bits(device: str) -> None:
+    projection = RandomProjection(SIZE, seed=7)
+    frames = np.concatenate([game_frames(3, 8), np.zeros((1, 84, 84), np.uint8), np.full((1, 84, 84), 255, np.uint8)])
+    channel = open_channel(device)
+    channel.open(2, 10, 64)
+    channel.project_with(projection.weights)
+    for observations in (frames, frames[:1], frames[3:7]):
+        found = channel.look_up(observations.reshape(-1, SIZE), np.ones((len(observations), 2), np.bool_), 1)
+        assert found.states.dtype == np.float32
+        assert found.states.tobytes() == projection(observations).tobytes()
 
 
 def test_states_returned_before_do_not_change() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import logging
 import math
-import os
 import re
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +14,14 @@ import pytest
 from rich.console import Console
 
 from mfec import MFEC
-from mfec.checkpoint import read_checkpoint
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig
 from mfec.experiments.evaluate import evaluate_run
-from mfec.experiments.train import Recorder, Stopped, train
-from mfec.run_directory import RunDirectory
+from mfec.experiments.train import train
+from mfec.run_directory import RunDirectory, RunDirectoryError
 
-CLOCKS = {"seconds", "steps_per_second", "lookup_ms", "write_ms", "recall"}  # recall is checked when there is time
+from .stopping import outcome, stopped_after
+
 CHANGE = re.compile(
     r"^([\d,]+) entries: searching cells from now on, 1\.00 ms a look-up instead of 2\.00$", re.MULTILINE
 )
@@ -66,21 +63,6 @@ def quiet_train(config: RunConfig, out: Path, **options: Any) -> str:
     return said.getvalue()
 
 
-def outcome(out: Path) -> tuple[str, list[list[str]], dict[str, Any], dict[tuple[str, str], str]]:
-    """What two equal runs have in common: games, progress without the clocks, and the whole agent, bit for bit."""
-    run = RunDirectory(out)
-    lines = [line.split(",") for line in run.progress_file.read_text().splitlines()]
-    progress = [[text for name, text in zip(lines[0], line, strict=True) if name not in CLOCKS] for line in lines]
-    state, tensors = read_checkpoint(run.checkpoint, kind="agent")
-    del state["tally"]["lookup_seconds"], state["tally"]["write_seconds"]
-    digests = {
-        (file, name): hashlib.sha256(tensor.tobytes()).hexdigest()
-        for file, own in tensors.items()
-        for name, tensor in own.items()
-    }
-    return run.episodes_file.read_text(), progress, state, digests
-
-
 def active_index(out: Path) -> str:
     return MFEC.load(out / "checkpoint").memory.active_index
 
@@ -119,21 +101,9 @@ def test_a_run_that_changed_its_index_goes_on_as_if_it_had_never_stopped(tmp_pat
 
 @pytest.mark.parametrize("index", ["cells", "auto"])
 @pytest.mark.parametrize("steps", [1, 333, 1234])
-def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, monkeypatch, steps, index):
-    left = steps
-    on_step = Recorder.on_step
-
-    def ask_to_stop(recorder: Recorder, agent: MFEC) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
-        on_step(recorder, agent)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "on_step", ask_to_stop)
-        with pytest.raises(Stopped):
-            quiet_train(cart_pole(1500, index), tmp_path / "parts")
+def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, steps, index):
+    with stopped_after(steps):
+        quiet_train(cart_pole(1500, index), tmp_path / "parts")
     assert MFEC.load(tmp_path / "parts" / "checkpoint").frames == steps
     quiet_train(cart_pole(1500, index), tmp_path / "parts", resume=True)
     quiet_train(cart_pole(1500, index), tmp_path / "whole")
@@ -149,6 +119,40 @@ def test_evaluating_a_run_between_its_parts_does_not_change_what_it_learns(tmp_p
         assert outcome(tmp_path / "parts") == before
     quiet_train(cart_pole(2000, index), tmp_path / "whole")
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+# -- One exact index for the other ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize(("first", "second"), [("exact", "cuda"), ("cuda", "exact")])
+def test_a_run_goes_on_with_the_other_exact_index_as_if_it_had_always_had_it(tmp_path, first, second, n_envs):
+    with stopped_after(400):
+        quiet_train(cart_pole(1500, first, n_envs), tmp_path / "parts")
+    stopped_at = MFEC.load(tmp_path / "parts" / "checkpoint").frames
+    said = quiet_train(cart_pole(1500, second, n_envs), tmp_path / "parts", resume=True)
+    assert f"going on from frame {stopped_at:,}" in said
+    quiet_train(cart_pole(1500, second, n_envs), tmp_path / "whole")
+    (games, progress, *agent), (same_games, same_progress, *same_agent) = map(
+        outcome, (tmp_path / "parts", tmp_path / "whole")
+    )
+    assert (games, agent) == (same_games, same_agent)
+    assert progress[0][-1] == "memory_bytes"  # each index takes its own
+    assert [row[:-1] for row in progress] == [row[:-1] for row in same_progress]
+    assert active_index(tmp_path / "parts") == second
+    assert RunDirectory(tmp_path / "parts").read_config() == RunDirectory(tmp_path / "whole").read_config()
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    ("auto", "exact"), ("auto", "cuda"), ("exact", "auto"), ("cuda", "auto"), ("cells", "cuda"), ("cuda", "cells"),
+])  # fmt: skip
+def test_a_run_does_not_go_on_with_an_index_that_may_find_others(tmp_path, first, second):
+    quiet_train(cart_pole(200, first), tmp_path / "run")
+    before = outcome(tmp_path / "run")
+    with pytest.raises(RunDirectoryError, match=f"was begun with index = {first}, it cannot go on with {second}"):
+        quiet_train(cart_pole(400, second), tmp_path / "run", resume=True)
+    assert outcome(tmp_path / "run") == before
+    assert RunDirectory(tmp_path / "run").read_config().agent.index == first
 
 
 # -- Seeds ------------------------------------------------------------------------------------------------------------

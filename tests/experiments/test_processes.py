@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,8 @@ import pytest
 from mfec import MFEC
 from mfec.cli import main
 from mfec.run_directory import RunDirectory
+
+from .stopping import games_of, wait_for
 
 LAKE = ["FrozenLake-v1", "--total-frames", "5000", "--capacity", "300", "--n-envs", "2"]
 LONG = ["FrozenLake-v1", "--total-frames", "40000", "--capacity", "300"]  # some seconds
@@ -53,7 +54,7 @@ def test_a_seed_that_fails_is_reported_and_the_others_go_on(tmp_path, capsys):
     capsys.readouterr()
     assert main(["train", *LAKE, "--seeds", "0", "1", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    assert said.err.splitlines()[-1] == "mfec: these runs failed: 0"
+    assert said.err.splitlines()[-1] == "mfec: these runs failed: seed 0"
     assert f"seed 0: mfec: {tmp_path / 'seed-0'} already holds a run" in said.out
     assert outcome(tmp_path / "seed-0") == before
     assert MFEC.load(tmp_path / "seed-1" / "checkpoint").frames == 5000
@@ -68,6 +69,39 @@ def test_a_seed_named_twice_is_trained_once(tmp_path, capsys):
     assert main(["train", *LAKE, "--seeds", "3", "3", "--out", str(tmp_path)]) == 0
     assert "go on with" not in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.png", "seed-3"]
+
+
+SHORT = ["--total-frames", "600", "--capacity", "100", "--no-video"]
+
+
+def test_each_environment_is_the_run_that_it_would_be_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "CartPole-v1", "FrozenLake-v1", *SHORT, "--seed", "7"]) == 0
+    said = capsys.readouterr().out
+    out = Path("runs") / "CartPole-v1-FrozenLake-v1"
+    for env in ("CartPole-v1", "FrozenLake-v1"):
+        assert f"{env}: 600/600 frames" in said
+        assert main(["train", env, *SHORT, "--seed", "7", "--out", env]) == 0
+        assert outcome(out / env) == outcome(Path(env))
+        assert RunDirectory(out / env).read_config() == RunDirectory(env).read_config()
+    assert sorted(path.name for path in out.iterdir()) == ["CartPole-v1", "FrozenLake-v1", "curve.png"]
+
+
+def test_seeds_of_several_environments_have_a_directory_each_and_fail_by_name(tmp_path, capsys):
+    (tmp_path / "FrozenLake-v1").mkdir()
+    (tmp_path / "FrozenLake-v1" / "seed-2").write_text("no place for a run")
+    arguments = ["CartPole-v1", "FrozenLake-v1", *SHORT, "--seeds", "1", "2", "--out", str(tmp_path)]
+    assert main(["train", *arguments]) == 1
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1] == "mfec: these runs failed: FrozenLake-v1 seed 2"
+    assert f"FrozenLake-v1 seed 2: mfec: cannot begin a run in {tmp_path / 'FrozenLake-v1' / 'seed-2'}" in said.out
+    (tmp_path / "FrozenLake-v1" / "seed-2").unlink()
+    assert main(["train", *arguments, "--resume"]) == 0
+    for env in ("CartPole-v1", "FrozenLake-v1"):
+        for seed in (1, 2):
+            config = RunDirectory(tmp_path / env / f"seed-{seed}").read_config()
+            assert (config.env, config.seed) == (env, seed)
+            assert MFEC.load(tmp_path / env / f"seed-{seed}" / "checkpoint").frames == 600
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1"])
@@ -105,14 +139,8 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def wait_for_games(out: Path, seeds: int, process: subprocess.Popen[str]) -> None:
-    """Wait until every seed has finished some games, or the process has ended."""
-    deadline = time.monotonic() + 120
-    while process.poll() is None:
-        files = list(out.glob("seed-*/episodes.csv"))
-        if len(files) == seeds and all(file.read_bytes().count(b"\n") > 20 for file in files):
-            return
-        assert time.monotonic() < deadline, "nothing happened for two minutes"
-        time.sleep(0.005)
+    """Wait until so many seeds have finished some games, or the process has ended."""
+    wait_for(lambda: sum(games_of(run) >= 20 for run in out.glob("seed-*")) == seeds, process)
 
 
 @pytest.mark.parametrize(("number", "to_all"), [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import subprocess
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from mfec import MFEC, EpisodicMemory
 from mfec.cli import main
 from mfec.config import AgentConfig, IndexName, RunConfig
-from mfec.experiments.ram import RamReport, TooLarge, physical_ram, show_bytes
+from mfec.experiments.ram import RamReport, TooLarge, physical_ram, refuse_what_cannot_fit, show_bytes
 from mfec.memory.neighbours.exact import ExactIndex
 
 OVERCOMMIT, MEMINFO = Path("/proc/sys/vm/overcommit_memory"), Path("/proc/meminfo")
@@ -38,7 +40,7 @@ def full_memory(capacity: int, index: IndexName) -> EpisodicMemory:
 
 
 @pytest.mark.parametrize("capacity", [1, 16, 100])
-@pytest.mark.parametrize("index", ["exact", "cells", "graph"])
+@pytest.mark.parametrize("index", ["exact", "cells", "graph", "cuda"])
 def test_the_report_is_the_size_of_a_full_memory(index, capacity):
     assert report(capacity, index=index).full == full_memory(capacity, index).nbytes
 
@@ -99,7 +101,7 @@ def test_a_full_memory_takes_from_the_system_what_was_announced(index):
     assert 0.9 < float(ended.stdout) < 1.2
 
 
-@pytest.mark.parametrize("index", ["exact", "cells", "auto"])
+@pytest.mark.parametrize("index", ["exact", "cells", "cuda", "auto"])
 @pytest.mark.parametrize(("env", "frame_skip", "frames"), [("FrozenLake-v1", 1, 700), ("qbert", 4, 2000)])
 def test_no_run_grows_beyond_what_was_announced_for_it(env, frame_skip, frames, index):
     agent = MFEC(env, capacity=5000, index=index, seed=0)
@@ -134,6 +136,68 @@ def test_what_cannot_fit_is_refused():
 ])  # fmt: skip
 def test_bytes_are_shown_for_people(number, text):
     assert show_bytes(number) == text
+
+
+# -- Runs side by side ------------------------------------------------------------------------------------------------
+
+
+def runs(*envs: str, capacity: int = 1000, total_frames: int = 10**9, **settings: str) -> list[RunConfig]:
+    return [RunConfig(env, total_frames, 0, AgentConfig(capacity=capacity, **settings)) for env in envs]
+
+
+def refusal(configs: list[RunConfig], ignore: bool = False) -> str:
+    """What is said of these runs when they are to start."""
+    said = io.StringIO()
+    refuse_what_cannot_fit(configs, Console(file=said, width=40), ignore=ignore)
+    return said.getvalue()
+
+
+def test_the_memories_of_runs_side_by_side_add_up(monkeypatch):
+    lake = EpisodicMemory.bytes_when_full(4, 16, 1000, "cuda")
+    cart = EpisodicMemory.bytes_when_full(2, 4, 1000, "cuda")
+    configs = runs("FrozenLake-v1", "CartPole-v1", "CartPole-v1", index="cuda")
+    needed = lake + 2 * cart
+    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: needed)
+    figures = f"8 x 1,000 entries can grow to {show_bytes(needed)}, at most {show_bytes(needed)} of it in this run"
+    assert refusal(configs) == f"memory: 3 runs with together {figures}; this machine has {show_bytes(needed)}\n"
+    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: needed - 1)
+    with pytest.raises(TooLarge, match=r"1,000 entries for each of 8 actions of all runs needs .* smaller --capacity"):
+        refusal(configs)
+    assert refusal(configs, ignore=True).startswith("memory: 3 runs")
+    for config in configs:
+        refusal([config])
+
+
+def test_on_a_gpu_states_are_counted_there_and_not_in_ram(monkeypatch):
+    monkeypatch.setattr("mfec.experiments.ram.free_on_device", lambda: 10**12)
+    here, there = (runs("FrozenLake-v1", index="cuda", device=device, total_frames=2000) for device in ("cpu", "cuda"))
+    reports = [RamReport.of(4, 16, config, 1) for config in (*here, *there)]
+    assert reports[0].full - reports[1].full == 4 * 1000 * 16 * 4
+    assert reports[0].in_this_run - reports[1].in_this_run == 2000 * 16 * 4
+    assert reports[0].on_device == 0
+    assert reports[1].on_device >= 2000 * 16 * 4
+    memory, device = refusal(there).splitlines()
+    assert memory.startswith("memory: 4 x 1,000 entries can grow to ")
+    needed = show_bytes(reports[1].on_device)
+    assert device == f"GPU: states need up to {needed} in this run, 1 TB are free"
+
+
+@pytest.mark.parametrize("n_runs", [1, 3])
+def test_what_cannot_fit_on_the_gpu_is_refused_with_figures(monkeypatch, n_runs):
+    configs = runs(*["qbert"] * n_runs, device="cuda", capacity=10**6, total_frames=4 * 10**6)
+    one = RamReport.of(6, 64, configs[0], 4)
+    needed = RamReport.together([one] * n_runs).on_device
+    states = n_runs * 10**6 * 64 * 4  # as many as there are steps
+    assert states < needed < 1.2 * states + 10**9
+    assert (needed == one.on_device) == (n_runs == 1)
+    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: 10**15)
+    monkeypatch.setattr("mfec.experiments.ram.free_on_device", lambda: needed)
+    assert f"GPU: states need up to {show_bytes(needed)} in this run" in refusal(configs)
+    monkeypatch.setattr("mfec.experiments.ram.free_on_device", lambda: needed - 1)
+    figures = rf"GPU: states need up to {show_bytes(needed)} in this run, {show_bytes(needed - 1)} are free: "
+    with pytest.raises(TooLarge, match=figures + "choose a smaller --capacity or fewer runs, or --ignore-memory-limit"):
+        refusal(configs)
+    assert "GPU: states need up to" in refusal(configs, ignore=True)
 
 
 # -- The command ------------------------------------------------------------------------------------------------------

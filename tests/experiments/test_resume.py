@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,8 @@ from mfec import MFEC, EpisodicMemory
 from mfec.cli import main
 from mfec.run_directory import RunDirectory
 
-CLOCKS = {"seconds", "steps_per_second", "lookup_ms", "write_ms", "recall"}  # recall is checked when there is time
+from .stopping import CLOCKS, games_of, wait_for
+
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where `mfec` is
 
 
@@ -35,19 +35,6 @@ def outcome(out: Path) -> tuple[str, dict[str, list[float]], dict[str, str]]:
 def start(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "mfec", "train", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait until the condition holds or the process has ended."""
-    deadline = time.monotonic() + 120
-    while not condition() and process.poll() is None:
-        assert time.monotonic() < deadline, "nothing happened for two minutes"
-        time.sleep(0.002)
-
-
-def games_of(out: Path) -> int:
-    file = out / "episodes.csv"
-    return file.read_bytes().count(b"\n") - 1 if file.exists() else 0
 
 
 # -- kill -9 ----------------------------------------------------------------------------------------------------------

@@ -28,15 +28,16 @@ from mfec import MFEC
 from mfec.checkpoint import read_checkpoint, write_checkpoint
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig
-from mfec.experiments.train import Stopped, _stop_signals, train
+from mfec.experiments.train import _stop_signals, train
 from mfec.run_directory import RunDirectory, RunDirectoryError
+
+from .stopping import CLOCKS, stopped_after
 
 EPISODES_HEADER = "frames,episode,return,length_frames"
 PROGRESS_HEADER = (
     "frames,seconds,steps_per_second,return_mean_100,exact_match_rate,exact_match_rate_chosen,"
     "memory_entries,memory_bytes,lookup_ms,write_ms,recall"
 )
-CLOCKS = {"seconds", "steps_per_second", "lookup_ms", "write_ms", "recall"}  # recall is checked when there is time
 SMALL = AgentConfig(capacity=2000)
 
 
@@ -479,24 +480,10 @@ def test_a_signal_of_another_kind_is_no_second_ctrl_c():
 
 
 @pytest.mark.parametrize("steps", [1, 7, 250, 251, 999])
-def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, monkeypatch, steps):
-    from mfec.experiments.train import Recorder
-
-    left = steps
-    on_step = Recorder.on_step
-
-    def ask_to_stop(recorder: Recorder, agent: MFEC) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
-        on_step(recorder, agent)
-
+def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, steps):
     config = RunConfig("FrozenLake-v1", 1000, 2, SMALL)
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "on_step", ask_to_stop)
-        with pytest.raises(Stopped):
-            quiet_train(config, tmp_path / "parts", checkpoint_frames=250)
+    with stopped_after(steps):
+        quiet_train(config, tmp_path / "parts", checkpoint_frames=250)
     assert MFEC.load(tmp_path / "parts" / "checkpoint").frames == steps
     quiet_train(config, tmp_path / "parts", resume=True)
     quiet_train(config, tmp_path / "whole")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from mfec.device.buffers import ActionBuffers
 from mfec.device.channel import Found
 from mfec.device.plain import search_plain, squared_distances
 from mfec.device.plan import Plan
+
+if TYPE_CHECKING:
+    from mfec.device.launches import Launches
 
 MOST_QUERIES = 32  # that share one pass over a buffer
 
@@ -50,8 +53,7 @@ class Engine:
         # The interpreter, which the tests use, runs the kernels without a GPU.
         interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         self.triton = importlib.util.find_spec("triton") is not None and (self.device.type == "cuda" or interpreted)
-        self._up = _Staging(self.device)
-        self._down = _Staging(self.device)
+        self._launches: Launches | None = None
 
     def add_run(self, n_actions: int, capacity: int, dim: int) -> Run:
         """Room for the buffers of a run."""
@@ -75,9 +77,9 @@ class Engine:
         return squared_distances(run.buffers.entries(action), asked).cpu().numpy()
 
     def _by_kernels(self, requests: list[Request]) -> list[Found]:
-        from mfec.device import kernels
+        from mfec.device.launches import Launches
 
-        k, dim = requests[0].k, requests[0].run.buffers.dim
+        k = requests[0].k
         buffers = [request.run.buffers for request in requests]
         plan = Plan(
             [request.wanted for request in requests],
@@ -85,38 +87,15 @@ class Engine:
             [(own.table.data_ptr(), 8 * own.table.shape[1]) for own in buffers],
             MOST_QUERIES,
         )
-        seen = np.concatenate([request.seen for request in requests]) if len(requests) > 1 else requests[0].seen
-        projected = seen.dtype == np.uint8
-        numbers = [plan.jobs.reshape(-1), plan.pairs.reshape(-1), plan.rows]
-        if projected:  # each row has its own run's matrix
-            addresses = [_weights(request).data_ptr() for request in requests]
-            numbers.append(np.repeat(addresses, [len(request.seen) for request in requests]))
-        seen_there, numbers_there = self._up.send(seen, np.concatenate(numbers))
-        jobs, pairs, rows = (
-            numbers_there[: plan.jobs.size],
-            numbers_there[plan.jobs.size :],
-            numbers_there[plan.jobs.size + plan.pairs.size :],
-        )
-        # States, then the answers, in one piece of memory that comes back in one go.
-        size = 8 * len(plan.pairs) * (2 * k + 3)
-        answer = torch.empty(size + 4 * len(seen) * dim, dtype=torch.uint8, device=self.device)
-        states = answer[size:].view(torch.float32).view(len(seen), dim)
-        if projected:
-            kernels.launch_project(seen_there, rows[len(plan.rows) :], states)
-        else:
-            states.copy_(seen_there)
-        if len(plan.pairs):
-            queries = states if plan.width == 1 else states[rows[: len(plan.rows)]]
-            queries = queries.view(-1, plan.width, dim).transpose(1, 2).contiguous()
-            kernels.search(queries, jobs, pairs, answer[:size].view(torch.float64), k, plan)
-        back = self._down.fetch(answer)
-        host_states = back[size:].view(np.float32).reshape(len(seen), dim).copy()
-        slots, squared, unsure = plan.spread(back[:size].view(np.float64).reshape(-1, 2 * k + 3), k)
+        self._launches = self._launches or Launches(self.device)
+        weights = [_weights(request) for request in requests] if requests[0].seen.dtype == np.uint8 else []
+        states, found = self._launches.search(plan, [request.seen for request in requests], weights, buffers[0].dim, k)
+        slots, squared, unsure = plan.spread(found, k)
         answers, row = [], 0
-        for request in requests:
+        for request, place in zip(requests, plan.places, strict=True):
             n, n_actions = request.wanted.shape
             own = (slice(row, row + n), slice(0, n_actions))
-            answers.append(Found(host_states[row : row + n], slots[own], squared[own], unsure[own]))
+            answers.append(Found(states[place : place + n], slots[own], squared[own], unsure[own]))
             row += n
         return answers
 
@@ -136,37 +115,3 @@ def _weights(request: Request) -> torch.Tensor:
     if weights is None or len(weights) != request.seen.shape[1]:
         raise ValueError(f"there is no projection for observations of {request.seen.shape[1]} numbers")
     return weights
-
-
-class _Staging:
-    """A piece of host memory that is pinned, so that copies to and from a GPU run at full speed."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._pinned = torch.empty(0, dtype=torch.uint8)
-
-    def send(self, seen: NDArray[Any], numbers: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both arrays on the device, by one copy."""
-        room = self._room(numbers.nbytes + seen.nbytes)
-        host = room.numpy()
-        host[: numbers.nbytes] = numbers.view(np.uint8)
-        host[numbers.nbytes :] = np.ascontiguousarray(seen).reshape(-1).view(np.uint8)
-        there = room.to(self._device, non_blocking=True)
-        there_seen = there[numbers.nbytes :]
-        if seen.dtype != np.uint8:
-            there_seen = there_seen.view(torch.float32)
-        return there_seen.view(seen.shape), there[: numbers.nbytes].view(torch.int64)
-
-    def fetch(self, tensor: torch.Tensor) -> NDArray[np.uint8]:
-        """The tensor's bytes on the host, valid until the next call."""
-        if self._device.type == "cpu":
-            return tensor.numpy()
-        room = self._room(len(tensor))
-        room.copy_(tensor, non_blocking=True)
-        torch.cuda.current_stream(self._device).synchronize()
-        return room.numpy()
-
-    def _room(self, size: int) -> torch.Tensor:
-        if len(self._pinned) < size:
-            self._pinned = torch.empty(2 * size, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
-        return self._pinned[:size]

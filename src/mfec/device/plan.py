@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 JOB = 4  # numbers of a job: address of the page table's row, entries, chunk, nothing
 PAIR = 4  # numbers of a pair: job, row of the first pass's minima, row of the query, action
+NOBODY = -1  # the job of a pair that fills up a row
 
 
 class Plan:
@@ -34,8 +35,10 @@ class Plan:
                 self._wanted[begin : begin + len(mask), : mask.shape[1]] = mask
                 of_runs[run, : len(sizes[run])] = sizes[run]
                 begin += len(mask)
-        self.jobs, self.pairs, self.rows, self.largest = _plan(
-            self._wanted, rows, of_runs, np.array(tables, np.int64), self.width
+        self.places = _places(rows, self.width)  # the first place of each request's rows in the chunks
+        self.chunks = int(-(-rows // self.width).sum())
+        self.jobs, self.pairs, self.largest = _plan(
+            self._wanted, rows, of_runs, np.array(tables, np.int64), self.width, self.chunks
         )
 
     def spread(
@@ -49,21 +52,23 @@ class Plan:
         return slots, squared, unsure
 
 
+def _places(rows: NDArray[np.int64], width: int) -> list[int]:
+    first, places = 0, []
+    for n in rows.tolist():
+        places.append(first)
+        first += -(-n // width) * width
+    return places
+
+
 @numba.njit(cache=True)
-def _plan(wanted, rows, sizes, tables, width):
+def _plan(wanted, rows, sizes, tables, width, chunks):
     n_actions = wanted.shape[1]
-    chunks = 0
-    for n in rows:
-        chunks += (n + width - 1) // width
     jobs = np.zeros((chunks * n_actions, 4), np.int64)
     pairs = np.zeros((wanted.size, 4), np.int64)
-    row_at = np.zeros(chunks * width, np.int64)  # the row of each place in the chunks; places left over repeat row 0
     n_jobs = n_pairs = chunk = first = largest = 0
     for run in range(len(rows)):
         for begin in range(first, first + rows[run], width):
             end = min(begin + width, first + rows[run])
-            for row in range(begin, end):
-                row_at[chunk * width + row - begin] = row
             for action in range(n_actions):
                 if sizes[run, action] == 0:
                     continue
@@ -80,7 +85,7 @@ def _plan(wanted, rows, sizes, tables, width):
                     n_jobs += 1
             chunk += 1
         first += rows[run]
-    return jobs[:n_jobs], pairs[:n_pairs], row_at, largest
+    return jobs[:n_jobs], pairs[:n_pairs], largest
 
 
 @numba.njit(cache=True)

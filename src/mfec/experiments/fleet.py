@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from mfec.experiments.fleet_display import FleetDisplay
 from mfec.experiments.ram import refuse_what_cannot_fit
 
 REPORT_SECONDS = 0.5  # between two reports of a run's progress
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 IDLE_SECONDS = 0.02  # without a look-up, after which this process rests between two glances
 
 
@@ -79,24 +81,28 @@ class _Fleet:
         self._processes: dict[str, Any] = {}
         self._selector = selectors.DefaultSelector()
         self._last_look_up = 0.0
+        self._stopping = False
 
     def train(self, resume: bool, checkpoint_frames: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork of a process that has a GPU would break
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS}
+        resource_tracker.ensure_running()  # starting it would let signals through that `_start` holds back
         # One thread each: the processes share the cores already.
         threads = os.environ.get("MFEC_THREADS")
         os.environ["MFEC_THREADS"] = threads or "1"
         try:
             for member in self._members:
+                if self._stopping:
+                    member.outcome = "stopped"
+                    continue
                 ours, theirs = context.Pipe()
-                process = context.Process(
-                    target=_play, args=(theirs, member.config, member.out, resume, checkpoint_frames), daemon=True
-                )
-                process.start()
+                arguments = (theirs, member.config, member.out, resume, checkpoint_frames)
+                process = self._processes[member.name] = _start(context.Process(target=_play, args=arguments))
                 theirs.close()
                 self._of_pipe[ours] = member
-                self._processes[member.name] = process
                 self._selector.register(ours, selectors.EVENT_READ)
+                if self._stopping:  # since it was started; asked twice so soon it hears it once
+                    os.kill(process.pid, signal.SIGTERM)
             with FleetDisplay(self._members, self._console) as display:
                 while self._of_pipe:
                     self._serve(display)
@@ -106,8 +112,8 @@ class _Fleet:
             if threads is None:
                 del os.environ["MFEC_THREADS"]
             for process in self._processes.values():
-                process.join(10)
-                process.kill()
+                process.kill()  # all have ended, unless an error came: then nobody serves them any more
+                process.join()
 
     def _serve(self, display: FleetDisplay) -> None:
         """Answer what the runs ask: look-ups at once and together, everything else as it comes."""
@@ -140,19 +146,37 @@ class _Fleet:
         process = self._processes[member.name]
         process.join()
         if member.outcome == "running":  # it had no time to say anything
-            member.outcome, member.reason = "failed", f"its process ended with status {process.exitcode}"
+            if self._stopping and -process.exitcode in STOP_SIGNALS:
+                member.outcome = "stopped"
+            else:
+                member.outcome, member.reason = "failed", f"its process ended with status {process.exitcode}"
         if member.outcome != "finished":
             display.say(f"{member.name} {member.outcome}" + (f": {member.reason}" if member.reason else ""))
 
     def _stop(self, number: int, frame: Any) -> None:
         """Ask all runs to save and stop; this process goes on until they have."""
+        self._stopping = True
         for process in self._processes.values():
             if process.is_alive():
                 os.kill(process.pid, signal.SIGTERM)
 
 
+def _start(process: Any) -> Any:
+    """Start a process that hears of a stop when it is in `_play`, and not in the middle of an import."""
+    process.daemon = True
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return process
+
+
 def _play(pipe: Connection[Any, Any], config: RunConfig, out: Path, resume: bool, checkpoint_frames: int) -> None:
     """One run, in its own process."""
+    for number in STOP_SIGNALS:  # until it plays, there is nothing to save
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     from mfec.experiments.train import Stopped, train
 
     outcome, reason = "failed", ""

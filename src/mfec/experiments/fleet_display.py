@@ -59,7 +59,7 @@ class FleetDisplay:
             return
         played = sum(progress.frames - self._began_at[name] for name, progress in self._progress.items())
         speed = (played - self._shown_frames) / max(at - self._shown_at, 1e-9)
-        if not now:
+        if not now or not self._speed:
             self._speed = speed if self._speed == 0.0 else 0.8 * self._speed + 0.2 * speed
         self._shown_at, self._shown_frames = at, played
         if self._live:
@@ -68,12 +68,20 @@ class FleetDisplay:
             self._console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
 
     def _line(self) -> str:
-        done = sum(progress.frames for progress in self._progress.values())
+        done = sum(self._frames(member) for member in self._members)
         total = sum(member.config.total_frames for member in self._members)
+        running = [member for member in self._members if member.outcome == "running"]
+        ahead = sum(max(0, member.config.total_frames - self._frames(member)) for member in running)
         states = [member.outcome for member in self._members]
         counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-        left = int((total - done) / self._speed) if self._speed else 0
+        left = int(ahead / self._speed) if self._speed else 0
         return f"{done:,}/{total:,} frames  {self._speed:,.0f}/s  runs: {counts}  left {show_time(left)}"
+
+    def _frames(self, member: Member) -> int:
+        """Frames of a run so far; one that had all of them from the start tells of no progress."""
+        if progress := self._progress.get(member.name):
+            return progress.frames
+        return member.config.total_frames if member.outcome == "finished" else 0
 
     def _table(self) -> Table:
         table = Table(title=self._line(), title_justify="left")

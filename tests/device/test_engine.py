@@ -1,0 +1,405 @@
+"""Merged look-ups against a full sort of float64 distances: in plain torch, by the kernels, and on a GPU if any.
+
+The kernels run on any machine in Triton's interpreter. It must be switched on before Triton is imported, so that
+the tests of this file are all run once more, in a process of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from mfec.device import Found
+from mfec.device.engine import MOST_QUERIES, Engine, Request
+from mfec.device.local import LocalChannel
+from mfec.embeddings import RandomProjection
+from mfec.memory.neighbours.cuda import CudaIndex
+
+Array = NDArray[np.float32]
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() and not INTERPRETED else [])]
+MANY = 20  # queries of one run, enough to be multiplied instead of subtracted
+
+# In the interpreter numpy speaks of numbers that overflow: those of some tests, and what stands where no entry does.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning") if INTERPRETED else []
+
+
+@pytest.fixture(params=DEVICES)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    engine = Engine(request.param)
+    assert engine.triton is (INTERPRETED or request.param == "cuda")
+    return engine
+
+
+@pytest.mark.skipif(INTERPRETED, reason="it is on")
+def test_all_of_this_holds_for_the_kernels_in_the_interpreter() -> None:
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", __file__],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+# -- The reference ----------------------------------------------------------------------------------------------------
+
+
+class Stored:
+    """States of one run on an engine, with entry ids that do not follow the slots."""
+
+    def __init__(self, engine: Engine, *buffers: Array) -> None:
+        self.buffers = [np.asarray(states, np.float32) for states in buffers]
+        capacity, dim = max(1, *map(len, self.buffers)), self.buffers[0].shape[1]
+        shape = (len(buffers), capacity, dim)
+        self.entry_ids = np.random.default_rng(7).permutation(len(buffers) * capacity).reshape(shape[:2])
+        self.channel = Heard(engine)
+        self.index = CudaIndex(self.channel, shape, self.entry_ids, "cuda")
+        for action, states in enumerate(self.buffers):
+            self.channel.store(np.full(len(states), action), np.arange(len(states)), states)
+
+    def everything(self, queries: Array) -> NDArray[np.bool_]:
+        return np.ones((len(queries), len(self.buffers)), np.bool_)
+
+    def request(self, queries: Array, k: int, wanted: NDArray[np.bool_] | None = None) -> Request:
+        wanted = self.everything(queries) if wanted is None else wanted
+        return Request(self.channel.run, np.asarray(queries, np.float32), wanted, k)
+
+    def check(
+        self, queries: Array, k: int, wanted: NDArray[np.bool_] | None = None, found: Found | None = None
+    ) -> Found:
+        """The index, with what was found alone or in company, equals the full sort in every slot and every bit."""
+        queries = np.asarray(queries, np.float32)
+        wanted = self.everything(queries) if wanted is None else wanted
+        self.channel.answer = found
+        slots, squared = self.index.search(queries, wanted, k)
+        answer = self.channel.last
+        assert answer.states.tobytes() == queries.tobytes()
+        assert slots.shape == squared.shape == (*wanted.shape, k)
+        for row, query in enumerate(queries):
+            for action, states in enumerate(self.buffers):
+                true = squared_distances(states, query)
+                order = np.lexsort((self.entry_ids[action, : len(states)], true))[:k]
+                order = order[: k if wanted[row, action] else 0]
+                there = len(order)
+                assert slots[row, action, :there].tolist() == order.tolist()
+                assert squared[row, action, :there].tolist() == true[order].tolist()
+                assert (slots[row, action, there:] == -1).all()
+                assert np.isinf(squared[row, action, there:]).all()
+                if not answer.unsure[row, action]:  # then the device's own answer has these distances already
+                    assert answer.squared[row, action, :there].tolist() == true[order].tolist()
+                    own = answer.slots[row, action][answer.slots[row, action] >= 0]
+                    assert len(own) == len(set(own.tolist()))
+                    assert answer.squared[row, action, : len(own)].tolist() == true[own].tolist()
+        return answer
+
+
+class Heard(LocalChannel):
+    """A channel whose last answer can be looked at, or given beforehand."""
+
+    answer: Found | None = None
+    last: Found
+
+    def look_up(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Found:
+        self.last = self.answer or super().look_up(seen, wanted, k)
+        return deepcopy(self.last)
+
+
+def squared_distances(states: Array, query: Array) -> NDArray[np.float64]:
+    """In float64, term after term: equal to the last bit, not nearly."""
+    total = np.zeros(len(states))
+    for j in range(len(query)):
+        step = states[:, j].astype(np.float64) - float(query[j])
+        total += step * step
+    return total
+
+
+def gaussian(rng: np.random.Generator, n: int, dim: int) -> Array:
+    return rng.standard_normal((n, dim)).astype(np.float32)
+
+
+# -- One run ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 3, MANY])
+@pytest.mark.parametrize(("dim", "k"), [(5, 1), (16, 3), (64, 11)])
+def test_the_nearest_entries_of_buffers_of_any_size_are_found(engine: Engine, dim: int, k: int, n: int) -> None:
+    rng = np.random.default_rng(dim + n)
+    sizes = (0, 1, 32, 4097) if n == MANY else (0, 1, 12, 32, 33, 4096, 4097)
+    stored = Stored(engine, *[gaussian(rng, size, dim) for size in sizes])
+    queries = gaussian(rng, n, dim)
+    queries[0] = stored.buffers[-1][-1]  # a state that is there
+    wanted = rng.random((n, len(sizes))) < (0.4 if n == MANY else 1.0)
+    found = stored.check(queries, k, wanted)
+    assert not found.unsure.any(), "there is no doubt about distances as different as these"
+    assert np.isfinite(found.squared).sum(2).tolist() == (wanted * [min(size, k + 1) for size in sizes]).tolist()
+
+
+def test_only_wanted_buffers_are_searched(engine: Engine) -> None:
+    rng = np.random.default_rng(0)
+    stored = Stored(engine, *[gaussian(rng, size, 16) for size in (40, 300, 0, 7)])
+    for n in (1, 5, 9):
+        stored.check(gaussian(rng, n, 16), 3, rng.random((n, 4)) < 0.4)
+    stored.check(gaussian(rng, 3, 16), 3, np.zeros((3, 4), np.bool_))
+
+
+def test_no_queries_find_nothing(engine: Engine) -> None:
+    stored = Stored(engine, gaussian(np.random.default_rng(0), 40, 4))
+    found = stored.check(np.zeros((0, 4), np.float32), 3)
+    assert found.slots.shape == (0, 1, 4)
+
+
+def test_more_queries_than_share_a_pass(engine: Engine) -> None:
+    rng = np.random.default_rng(1)
+    stored = Stored(engine, gaussian(rng, 200, 16), gaussian(rng, 90, 16))
+    queries = gaussian(rng, MOST_QUERIES + 8, 16)
+    stored.check(queries, 3, rng.random((len(queries), 2)) < 0.3)
+
+
+def test_replaced_states_are_gone_and_new_ones_found(engine: Engine) -> None:
+    rng = np.random.default_rng(2)
+    stored = Stored(engine, gaussian(rng, 300, 5))
+    slots = rng.permutation(300)[:100]
+    stored.buffers[0][slots] = gaussian(rng, 100, 5) + 1
+    stored.channel.store(np.zeros(100, np.int64), slots, stored.buffers[0][slots])
+    stored.check(np.concatenate([stored.buffers[0][slots[:3]], gaussian(rng, 3, 5)]), 3)
+
+
+def test_distances_of_all_entries_have_the_bits_of_a_sum_in_order(engine: Engine) -> None:
+    rng = np.random.default_rng(3)
+    for dim in (1, 5, 64):
+        states = gaussian(rng, 4200, dim) * np.float32(3000)
+        stored = Stored(engine, states[:10], states)
+        query = gaussian(rng, 1, dim)[0]
+        for action in range(2):
+            squared = stored.channel.distances(query, action)
+            assert squared.tolist() == squared_distances(stored.buffers[action], query).tolist()
+
+
+# -- Hard to tell apart -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+@pytest.mark.parametrize("spread", [1e-5, 1e-3])
+def test_small_differences_of_large_numbers_are_ranked_rightly(engine: Engine, spread: float, n: int) -> None:
+    """A norm of 40,000, as projected screens have it, and neighbours that are nearly the same state."""
+    rng = np.random.default_rng(4)
+    centre = rng.standard_normal(16)
+    centre *= 4e4 / np.linalg.norm(centre)
+    copies = centre + rng.standard_normal((700, 16)) * spread
+    stored = Stored(engine, copies, rng.permutation(np.concatenate([copies[:9], rng.normal(0, 1e4, (700, 16))])))
+    stored.check(centre + rng.standard_normal((n, 16)) * spread, 3)
+
+
+def test_queries_far_from_each_other_do_not_blur_each_other(engine: Engine) -> None:
+    """Queries that share a pass lie in two places 80,000 apart, each with its own near duplicates."""
+    rng = np.random.default_rng(5)
+    places = np.stack([np.full(16, 1e4), np.full(16, -1e4)])[np.arange(700) % 2]
+    states = places + rng.standard_normal((700, 16)) * 0.05
+    stored = Stored(engine, states)
+    stored.check(states[:MANY] + rng.standard_normal((MANY, 16)) * 0.05, 3)
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+def test_equal_distances_are_doubted_and_the_oldest_entries_count(engine: Engine, n: int) -> None:
+    rng = np.random.default_rng(6)
+    same = np.repeat(gaussian(rng, 1, 16) * 100, 500, axis=0)
+    stored = Stored(engine, same, same[:3])
+    found = stored.check(gaussian(rng, n, 16), 3)
+    assert found.unsure[:, 0].all()
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+def test_whole_numbers_with_ties_everywhere_are_ranked_by_age(engine: Engine, n: int) -> None:
+    rng = np.random.default_rng(7)
+    stored = Stored(engine, rng.integers(0, 3, (600, 16)))
+    stored.check(rng.integers(0, 3, (n, 16)), 3)
+
+
+def test_distances_that_differ_by_the_order_of_their_sum_alone(engine: Engine) -> None:
+    """The same steps in another order: sums in float64 differ in the last bit or not, and age decides if not."""
+    rng = np.random.default_rng(8)
+    steps = (10.0 ** rng.uniform(-3, 4, 64)).astype(np.float32)
+    stored = Stored(engine, np.stack([rng.permutation(steps) for _ in range(60)]))
+    stored.check(np.zeros((1, 64)), 11)
+
+
+# -- Too large and too small for float32 ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+@pytest.mark.parametrize("scale", [1e-25, 1e25, 1e38])
+def test_numbers_whose_squares_overflow_or_vanish_are_ranked_rightly(engine: Engine, scale: float, n: int) -> None:
+    rng = np.random.default_rng(9)
+    numbers = np.clip(rng.standard_normal((400 + n, 16)), -3, 3) * scale
+    stored = Stored(engine, numbers[:400], numbers[:30])
+    stored.check(numbers[400:], 3)
+
+
+@pytest.mark.parametrize("n", [1, MANY])
+@pytest.mark.parametrize("size", [96, 640])
+def test_one_near_entry_does_not_hide_what_is_infinitely_far_in_float32(engine: Engine, size: int, n: int) -> None:
+    """It stands among the farthest; the second and the third nearest stand where every square overflows."""
+    rng = np.random.default_rng(10)
+    states = np.zeros((size, 16))
+    states[:, 0] = 1e25 * (1 + rng.random(size))
+    states[:32, 0] = 1e30 * (1 + rng.random(32))
+    states[5, 0] = 1.0
+    Stored(engine, states).check(np.zeros((n, 16)), 3)
+
+
+def test_products_that_overflow_do_not_bring_far_entries_near(engine: Engine) -> None:
+    """|x|^2 - 2 x q is infinity less infinity for the far entries here, and they are none of the neighbours."""
+    rng = np.random.default_rng(11)
+    states = np.zeros((640, 16))
+    states[:, 0] = 1e19
+    states[:, 1] = 5e18 + rng.random(640) * 1e18
+    states[:320:32, 1] = 1e17 * np.arange(1, 11)
+    states[320:512] = 0.0
+    states[320:512, 0] = 1e20
+    queries = np.zeros((MANY, 16))
+    queries[:, 0] = np.where(np.arange(MANY) < MANY // 2, 1e19, -1e19)
+    Stored(engine, states).check(queries, 3)
+
+
+def test_queries_whose_middle_overflows(engine: Engine) -> None:
+    rng = np.random.default_rng(12)
+    stored = Stored(engine, rng.uniform(-3e38, 3e38, (400, 16)), rng.standard_normal((400, 16)))
+    stored.check(3e38 * rng.choice([-1, 1], (MANY, 16)), 3)
+
+
+# -- Many runs --------------------------------------------------------------------------------------------------------
+
+
+def same_answer(one: Found, other: Found, k: int) -> None:
+    """Bit for bit; what is in doubt in either is settled by the index."""
+    assert one.states.tobytes() == other.states.tobytes()
+    assert one.slots.shape == other.slots.shape
+    sure = ~(one.unsure | other.unsure)
+    assert one.slots[sure][:, :k].tobytes() == other.slots[sure][:, :k].tobytes()
+    assert one.squared[sure][:, :k].tobytes() == other.squared[sure][:, :k].tobytes()
+
+
+def test_merged_look_ups_equal_each_alone(engine: Engine) -> None:
+    """Runs of different sizes, with different numbers of actions and of queries."""
+    rng = np.random.default_rng(13)
+    runs = [
+        (Stored(engine, *[gaussian(rng, size, 16) for size in sizes]), gaussian(rng, n, 16))
+        for sizes, n in [((700, 40), 3), ((0, 1, 33), 1), ((4097,), MANY), ((0, 0), 2), ((90, 2, 12, 32), 1)]
+    ]
+    masks = [rng.random((len(queries), len(stored.buffers))) < 0.7 for stored, queries in runs]
+    asked = [stored.request(queries, 3, mask) for (stored, queries), mask in zip(runs, masks, strict=True)]
+    for request, found, (stored, queries), mask in zip(asked, engine.look_up(asked), runs, masks, strict=True):
+        same_answer(found, engine.look_up([request])[0], 3)
+        stored.check(queries, 3, mask, found)
+    backwards = engine.look_up(asked[::-1])[::-1]
+    for request, found in zip(asked, backwards, strict=True):
+        same_answer(found, engine.look_up([request])[0], 3)
+
+
+def test_runs_of_one_query_each(engine: Engine) -> None:
+    rng = np.random.default_rng(14)
+    runs = [Stored(engine, gaussian(rng, 100, 64), gaussian(rng, 50 * i, 64)) for i in range(4)]
+    queries = gaussian(rng, 4, 64)
+    asked = [stored.request(queries[i : i + 1], 11) for i, stored in enumerate(runs)]
+    for i, found in enumerate(engine.look_up(asked)):
+        same_answer(found, engine.look_up([asked[i]])[0], 11)
+        runs[i].check(queries[i : i + 1], 11, found=found)
+
+
+def test_runs_of_other_dimensions_and_neighbours_are_answered_in_the_order_asked(engine: Engine) -> None:
+    rng = np.random.default_rng(15)
+    shapes = [(5, 3), (16, 1), (5, 3), (16, 3), (5, 1)]
+    runs = [(Stored(engine, gaussian(rng, 60, dim)), gaussian(rng, 2, dim), k) for dim, k in shapes]
+    answers = engine.look_up([stored.request(queries, k) for stored, queries, k in runs])
+    for (stored, queries, k), found in zip(runs, answers, strict=True):
+        stored.check(queries, k, found=found)
+
+
+def test_a_run_in_bad_company_is_ranked_rightly(engine: Engine) -> None:
+    """Places of a pass that are left over are filled with a query of another run, which may be far off."""
+    rng = np.random.default_rng(16)
+    far = Stored(engine, gaussian(rng, 50, 16) * np.float32(1e6))
+    near = Stored(engine, gaussian(rng, 700, 16))
+    asked = gaussian(rng, 1, 16) * np.float32(1e6), gaussian(rng, MANY, 16)
+    answers = engine.look_up([far.request(asked[0], 3), near.request(asked[1], 3)])
+    far.check(asked[0], 3, found=answers[0])
+    near.check(asked[1], 3, found=answers[1])
+
+
+# -- Bounds of the kernels --------------------------------------------------------------------------------------------
+
+
+def test_what_needs_much_scratch_is_searched_in_several_goes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not engine.triton:
+        pytest.skip("plain torch searches one buffer after the other")
+    from mfec.device import kernels
+
+    rng = np.random.default_rng(17)
+    stored = Stored(engine, *[gaussian(rng, size, 16) for size in (700, 40, 0, 1)])
+    other = Stored(engine, gaussian(rng, 500, 16), gaussian(rng, 10, 16))
+    for n in (1, 9):
+        masks = rng.random((n, 4)) < 0.6, rng.random((n, 2)) < 0.6
+        asked = [stored.request(gaussian(rng, n, 16), 3, masks[0]), other.request(gaussian(rng, n, 16), 3, masks[1])]
+        at_once = engine.look_up(asked)
+        for room in (1, 40_000):
+            monkeypatch.setattr(kernels, "SCRATCH_BYTES", room)
+            for run, request, whole, found in zip((stored, other), asked, at_once, engine.look_up(asked), strict=True):
+                same_answer(found, whole, 3)
+                run.check(request.seen, 3, request.wanted, found)
+            monkeypatch.undo()
+
+
+@pytest.mark.parametrize("n", [1, 8])
+@pytest.mark.parametrize("most_blocks", [32, 4])
+def test_large_buffers_have_larger_blocks(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, most_blocks: int, n: int
+) -> None:
+    """As buffers of millions of entries have them."""
+    if not engine.triton:
+        pytest.skip("plain torch knows no blocks")
+    from mfec.device import kernels
+
+    monkeypatch.setattr(kernels, "MOST_BLOCKS", most_blocks)
+    rng = np.random.default_rng(18)
+    stored = Stored(engine, gaussian(rng, 4097, 16), gaussian(rng, 70, 16))
+    stored.check(gaussian(rng, n, 16), 3)
+
+
+# -- Projection -------------------------------------------------------------------------------------------------------
+
+
+def test_each_run_is_projected_by_its_own_weights_to_the_bits_of_the_cpu(engine: Engine) -> None:
+    rng = np.random.default_rng(19)
+    for size, dim in ((240, 64), (113, 5), (16, 3)):
+        projections = [RandomProjection(size, dim, seed=seed) for seed in range(3)]
+        seen = [rng.integers(0, 256, (n, size), np.uint8) for n in (1, 3, 2)]
+        seen[2][:] = [[0], [255]]
+        asked = []
+        for projection, observations in zip(projections, seen, strict=True):
+            stored = Stored(engine, projection(observations), gaussian(rng, 40, dim))
+            stored.channel.project_with(projection.weights)
+            asked.append(Request(stored.channel.run, observations, np.ones((len(observations), 2), np.bool_), 1))
+        for request, found, projection in zip(asked, engine.look_up(asked), projections, strict=True):
+            assert found.states.tobytes() == projection(request.seen).tobytes()
+            assert (found.squared[:, 0, 0] == 0.0).all(), "each finds itself"
+            same_answer(found, engine.look_up([request])[0], 1)
+
+
+def test_observations_without_a_projection_are_an_error_that_says_so(engine: Engine) -> None:
+    stored = Stored(engine, gaussian(np.random.default_rng(20), 10, 4))
+    seen, wanted = np.zeros((1, 7), np.uint8), np.ones((1, 1), np.bool_)
+    with pytest.raises(ValueError, match=r"^there is no projection for observations of 7 numbers$"):
+        engine.look_up([Request(stored.channel.run, seen, wanted, 1)])
+    stored.channel.project_with(RandomProjection(8, 4, seed=0).weights)
+    with pytest.raises(ValueError, match=r"^there is no projection for observations of 7 numbers$"):
+        engine.look_up([Request(stored.channel.run, seen, wanted, 1)])

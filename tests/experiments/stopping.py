@@ -1,0 +1,70 @@
+"""Runs that are stopped at a chosen moment, and what equal runs have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mfec import MFEC
+from mfec.checkpoint import read_checkpoint
+from mfec.experiments.train import Recorder, Stopped
+from mfec.run_directory import RunDirectory
+
+CLOCKS = {"seconds", "steps_per_second", "lookup_ms", "write_ms", "recall"}  # recall is checked when there is time
+
+
+def outcome(out: Path) -> tuple[str, list[list[str]], dict[str, Any], dict[tuple[str, str], str]]:
+    """What two equal runs have in common: games, progress without the clocks, and the whole agent, bit for bit."""
+    run = RunDirectory(out)
+    lines = [line.split(",") for line in run.progress_file.read_text().splitlines()]
+    progress = [[text for name, text in zip(lines[0], line, strict=True) if name not in CLOCKS] for line in lines]
+    state, tensors = read_checkpoint(run.checkpoint, kind="agent")
+    del state["tally"]["lookup_seconds"], state["tally"]["write_seconds"]
+    digests = {
+        (file, name): hashlib.sha256(tensor.tobytes()).hexdigest()
+        for file, own in tensors.items()
+        for name, tensor in own.items()
+    }
+    return run.episodes_file.read_text(), progress, state, digests
+
+
+@contextlib.contextmanager
+def stopped_after(steps: int) -> Iterator[None]:
+    """The run inside is asked to stop in the middle of this step, and does."""
+    left = steps
+    on_step = Recorder.on_step
+
+    def ask_to_stop(recorder: Recorder, agent: MFEC) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        on_step(recorder, agent)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recorder, "on_step", ask_to_stop)
+        with pytest.raises(Stopped):
+            yield
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until the condition holds or the process has ended."""
+    deadline = time.monotonic() + 120
+    while not condition() and process.poll() is None:
+        assert time.monotonic() < deadline, "nothing happened for two minutes"
+        time.sleep(0.002)
+
+
+def games_of(out: Path) -> int:
+    """Rows of `episodes.csv`, which need not be there yet."""
+    file = out / "episodes.csv"
+    return file.read_bytes().count(b"\n") - 1 if file.exists() else 0

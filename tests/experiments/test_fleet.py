@@ -1,0 +1,377 @@
+"""A fleet: each run is the run that it would be alone, and one that fails or is killed does not stop the others."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from mfec import MFEC
+from mfec.cli import main
+from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.experiments.fleet import Member, train_fleet
+from mfec.experiments.train import train as train_alone
+from mfec.run_directory import RunDirectory
+
+from .stopping import games_of, outcome, stopped_after, wait_for
+
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where `mfec` is
+ATARI = ["--index", "cuda", "--total-frames", "1600", "--capacity", "100", "--max-frames", "500"]
+CART = ["--index", "cuda", "--total-frames", "1200", "--capacity", "300", "--checkpoint-frames", "300"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """The process that owns the device computes with one thread: on few cores more of them hold up the runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def train(*arguments: str, out: Path) -> int:
+    return main(["train", *arguments, "--no-video", "--out", str(out)])
+
+
+@pytest.fixture(scope="module")
+def carts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two cart poles that were trained one after the other and never stopped, in seed-0 and seed-1."""
+    out = tmp_path_factory.mktemp("alone")
+    for seed in (0, 1):
+        assert train("CartPole-v1", *CART, "--seed", str(seed), out=out / f"seed-{seed}") == 0
+    return out
+
+
+# -- Equal runs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one lane", "two lanes"])
+def games(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A fleet of two games, and its settings."""
+    out = tmp_path_factory.mktemp("fleet")
+    settings = [*ATARI, "--n-envs", str(request.param)]
+    assert train("qbert", "ms_pacman", *settings, out=out) == 0
+    return out, settings
+
+
+def test_a_run_in_a_fleet_is_the_run_alone_bit_for_bit(games, tmp_path):
+    out, settings = games
+    for env in ("qbert", "ms_pacman"):
+        assert train(env, *settings, out=tmp_path / env) == 0
+        assert outcome(out / env) == outcome(tmp_path / env)
+        assert RunDirectory(out / env).read_config() == RunDirectory(tmp_path / env).read_config()
+        assert games_of(out / env) >= 2
+    assert len(MFEC.load(out / "qbert" / "checkpoint").memory) > 100
+
+
+def test_a_run_in_a_fleet_plays_the_games_that_exact_search_plays(games, tmp_path):
+    out, settings = games
+    assert train("qbert", *settings, "--index", "exact", out=tmp_path) == 0
+    assert (out / "qbert" / "episodes.csv").read_bytes() == (tmp_path / "episodes.csv").read_bytes()
+    assert outcome(out / "qbert")[3] == outcome(tmp_path)[3]
+
+
+def test_each_run_has_its_own_directory_beside_a_common_curve(games):
+    out, settings = games
+    n_envs = int(settings[-1])
+    assert sorted(path.name for path in out.iterdir()) == ["curve.png", "ms_pacman", "qbert"]
+    assert (out / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    agent = AgentConfig(index="cuda", capacity=100, embedding="random_projection")
+    for env in ("qbert", "ms_pacman"):
+        run = RunDirectory(out / env)
+        assert run.read_config() == RunConfig(env, 1600, 0, agent, EnvConfig(n_envs=n_envs, max_frames=500))
+        assert MFEC.load(run.checkpoint).games == len(run.episodes()["frames"])
+        names = {path.name for path in run.path.iterdir() if not path.name.startswith("events.")}
+        assert names == {"config.toml", "episodes.csv", "progress.csv", "checkpoint"}
+
+
+def test_seeds_of_several_environments(tmp_path, capsys):
+    settings = ["--index", "cuda", "--total-frames", "300", "--capacity", "100", "--seeds", "4", "2"]
+    assert train("CartPole-v1", "FrozenLake-v1", *settings, out=tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "1,200/1,200 frames" in said
+    assert "runs: 4 finished" in said
+    assert f"learning curve: {tmp_path / 'curve.png'}" in said
+    for env in ("CartPole-v1", "FrozenLake-v1"):
+        assert sorted(path.name for path in (tmp_path / env).iterdir()) == ["seed-2", "seed-4"]
+        for seed in (2, 4):
+            config = RunDirectory(tmp_path / env / f"seed-{seed}").read_config()
+            assert (config.env, config.seed, config.total_frames) == (env, seed, 300)
+            assert MFEC.load(tmp_path / env / f"seed-{seed}" / "checkpoint").frames == 300
+
+
+# -- Runs that fail ---------------------------------------------------------------------------------------------------
+
+FAULTY = """
+    import os, signal
+    import gymnasium
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    class Faulty(CartPoleEnv):
+        steps = 0
+
+        def __init__(self, fault, render_mode=None):
+            super().__init__(render_mode=render_mode)
+            self.fault = fault
+
+        def step(self, action):
+            Faulty.steps += 1
+            observation, reward, *rest = super().step(action)
+            if Faulty.steps == 700 and "FAULTS" in os.environ:
+                if self.fault == "killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if self.fault == "raises":
+                    raise RuntimeError("the pole broke")
+                reward = float("nan")
+            return observation, reward, *rest
+
+    for name in ("killed", "raises", "nan"):
+        gymnasium.register(f"{name}-v0", entry_point=Faulty, kwargs={"fault": name}, max_episode_steps=500)
+"""
+FAULTS = ["faulty_carts:killed-v0", "faulty_carts:raises-v0", "faulty_carts:nan-v0"]
+
+
+def test_a_run_that_fails_or_is_killed_is_reported_and_the_others_finish(carts, tmp_path, monkeypatch, capfd):
+    """Then all of them go on, and end as if nothing had happened."""
+    (tmp_path / "faulty_carts.py").write_text(textwrap.dedent(FAULTY))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("FAULTS", "1")
+    out = tmp_path / "runs"
+    out.mkdir()
+    (out / "FrozenLake-v1").write_text("no place for a run")
+    assert train("CartPole-v1", "FrozenLake-v1", *FAULTS, *CART, out=out) == 1
+    said, error = capfd.readouterr()
+    assert error.splitlines()[-1] == f"mfec: these runs failed: FrozenLake-v1, {', '.join(FAULTS)}"
+    assert f"FrozenLake-v1 failed: cannot begin a run in {out / 'FrozenLake-v1'}: " in said
+    assert f"{FAULTS[0]} failed: its process ended with status -9\n" in said
+    assert f"{FAULTS[1]} failed: " in said
+    assert "RuntimeError: the pole broke\n" in said  # with the trace: it is the environment's author who must look
+    assert f"{FAULTS[2]} failed: the environment returned the rewards [nan] after frame 699\n" in said
+    assert "runs: 1 finished, 4 failed" in said.splitlines()[-1]
+    assert outcome(out / "CartPole-v1") == outcome(carts / "seed-0")
+    frames = [MFEC.load(out / name.replace(":", "-") / "checkpoint").frames for name in FAULTS]
+    assert frames == [600, 600, 699]  # the last checkpoint, or what was good before bad data
+
+    monkeypatch.delenv("FAULTS")
+    (out / "FrozenLake-v1").unlink()
+    assert train("CartPole-v1", "FrozenLake-v1", *FAULTS, *CART, "--resume", out=out) == 0
+    said, error = capfd.readouterr()
+    assert f"{FAULTS[0]}: going on from frame 600\n" in said
+    assert error == ""
+    for name in FAULTS:  # without their faults they are cart poles
+        assert outcome(out / name.replace(":", "-")) == outcome(carts / "seed-0")
+    assert games_of(out / "FrozenLake-v1") > 20
+
+
+def test_a_directory_that_holds_a_run_is_the_failure_of_that_run_alone(carts, tmp_path, capsys):
+    shutil.copytree(carts / "seed-0", tmp_path / "seed-0")
+    assert train("CartPole-v1", *CART, "--seeds", "0", "1", out=tmp_path) == 1
+    said = capsys.readouterr()
+    assert f"seed 0 failed: {tmp_path / 'seed-0'} already holds a run: --resume goes on with it" in said.out
+    assert said.err == "mfec: these runs failed: seed 0\n"
+    for seed in ("seed-0", "seed-1"):
+        assert outcome(tmp_path / seed) == outcome(carts / seed)
+
+
+def test_a_damaged_checkpoint_fails_alone_and_a_finished_run_is_not_trained_again(carts, tmp_path, capsys):
+    for seed in ("seed-0", "seed-1"):
+        shutil.copytree(carts / seed, tmp_path / seed)
+    [file] = (tmp_path / "seed-0" / "checkpoint").glob("memory-*")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    checkpoint = (tmp_path / "seed-1" / "checkpoint" / "manifest.json").read_bytes()
+    assert train("CartPole-v1", *CART, "--seeds", "0", "1", "--resume", out=tmp_path) == 1
+    said = capsys.readouterr()
+    assert f"seed 0 failed: {file} is damaged: its checksum does not match\n" in said.out
+    assert f"seed 1: {tmp_path / 'seed-1'} has all of its 1,200 frames\n" in said.out
+    assert said.err == "mfec: these runs failed: seed 0\n"
+    assert "Traceback" not in said.out
+    last = said.out.splitlines()[-1]
+    assert last.startswith("1,200/2,400 frames  ")
+    assert last.endswith("runs: 1 failed, 1 finished  left 0:00")
+    assert (tmp_path / "seed-1" / "checkpoint" / "manifest.json").read_bytes() == checkpoint
+    assert outcome(tmp_path / "seed-1") == outcome(carts / "seed-1")
+
+
+def test_output_that_cannot_be_written_ends_the_fleet_at_once(tmp_path):
+    """Runs that nobody serves any more must not be waited for."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            if text.startswith("seed 0 failed"):
+                raise OSError("no space left on device")
+            return len(text)
+
+    config = RunConfig("CartPole-v1", 10**6, 0, AgentConfig(index="cuda", capacity=300))
+    members = [Member(f"seed {i}", replace(config, seed=i), tmp_path / f"seed-{i}") for i in range(2)]
+    (tmp_path / "seed-0").write_text("no place for a run")
+    began = time.monotonic()
+    with pytest.raises(OSError, match="no space left"):
+        train_fleet(members, console=Console(file=Full()))
+    assert time.monotonic() - began < 8
+
+
+def test_the_runs_of_a_fleet_share_one_device(tmp_path):
+    configs = [RunConfig("CartPole-v1", 100, 0, AgentConfig(index="cuda", device=device)) for device in ("cpu", "cuda")]
+    members = [Member(config.agent.device, config, tmp_path / config.agent.device) for config in configs]
+    with pytest.raises(ValueError, match="the runs of a fleet share one device, not cpu, cuda"):
+        train_fleet(members)
+
+
+# -- Stopping ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `mfec train` in a process group of its own, as a shell on a terminal does."""
+    started = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mfec", "train", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        process.wait()
+
+
+def have_games(out: Path, n: int) -> Callable[[], bool]:
+    return lambda: all(games_of(out / seed) >= n for seed in ("seed-0", "seed-1"))
+
+
+def ask_to_stop(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """A terminal sends Ctrl-C to all processes, a plain kill goes to the one that was named."""
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+
+
+def how_to_go_on(process: subprocess.Popen[str]) -> str:
+    """The command that a fleet which was asked to stop printed as its last words."""
+    said, error = process.communicate(timeout=60)
+    assert process.returncode == 130, said + error
+    assert error == ""
+    assert "Traceback" not in said
+    return said.rpartition("\nstopped, and saved; go on with\n")[2].strip()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_all_runs_save_and_go_on_as_if_they_had_not(carts, tmp_path, start, number):
+    process = start("CartPole-v1", *CART, "--seeds", "0", "1", "--out", str(tmp_path))
+    wait_for(have_games(tmp_path, 5), process)
+    ask_to_stop(process, number)
+    again = how_to_go_on(process)
+    frames = {seed: MFEC.load(tmp_path / seed / "checkpoint").frames for seed in ("seed-0", "seed-1")}
+    assert all(0 < stopped_at < 1200 for stopped_at in frames.values())
+    # The very line that was printed, as a shell reads it.
+    environment = {**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(again, shell=True, capture_output=True, text=True, env=environment, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    for seed, stopped_at in frames.items():
+        assert f"{seed.replace('-', ' ')}: going on from frame {stopped_at:,}\n" in ended.stdout
+        assert outcome(tmp_path / seed) == outcome(carts / seed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_stop_before_it_has_begun_a_fleet_stops_all_the_same(tmp_path, start, number):
+    process = start("CartPole-v1", *CART, "--seeds", "0", "1", "--out", str(tmp_path))
+    assert process.stdout.readline().startswith("memory: 2 runs")
+    time.sleep(0.3)  # processes are being started, and import what they need
+    ask_to_stop(process, number)
+    assert shlex.split(how_to_go_on(process))[:3] == ["mfec", "train", "CartPole-v1"]
+
+
+def test_runs_whose_owner_was_killed_end_by_themselves(tmp_path, start):
+    process = start("CartPole-v1", "FrozenLake-v1", *CART, "--total-frames", "10000000", "--out", str(tmp_path))
+    wait_for(lambda: all(games_of(tmp_path / env) > 0 for env in ("CartPole-v1", "FrozenLake-v1")), process)
+    process.kill()
+    process.communicate(timeout=30)  # until no process has its end of the pipe any more
+    assert process.returncode == -signal.SIGKILL
+    for _ in range(100):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("a process is left")
+
+
+def test_a_run_that_was_begun_alone_with_exact_search_goes_on_in_a_fleet(carts, tmp_path):
+    agent = AgentConfig(index="exact", capacity=300)
+    with stopped_after(500):
+        train_alone(RunConfig("CartPole-v1", 1200, 0, agent), tmp_path / "seed-0", console=Console(file=io.StringIO()))
+    assert train("CartPole-v1", *CART, "--seeds", "0", "1", "--resume", out=tmp_path) == 0
+    for seed in ("seed-0", "seed-1"):
+        assert outcome(tmp_path / seed) == outcome(carts / seed)
+
+
+# -- What cannot start ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("seeds", [[], ["--seeds", "0", "1"]], ids=["alone", "fleet"])
+def test_without_a_gpu_the_device_is_refused_in_a_sentence(tmp_path, capsys, seeds):
+    assert train("qbert", "--device", "cuda", *seeds, out=tmp_path / "run") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("mfec: device 'cuda' needs an NVIDIA GPU, and torch ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_torch_the_device_names_what_is_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for seeds in ([], ["--seeds", "0", "1"]):
+        assert train("CartPole-v1", "--index", "cuda", *seeds, out=tmp_path / "run") == 1
+        assert capsys.readouterr().err == "mfec: the device needs the extra `torch`: pip install 'mfec[torch]'\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_memories_that_fit_one_by_one_but_not_together_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: 2_000_000)
+    settings = ["--index", "cuda", "--capacity", "1000", "--total-frames", "1000"]
+    assert train("qbert", *settings, "--seeds", "0", "1", out=tmp_path / "run") == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("mfec: a capacity of 1,000 entries for each of 12 actions of all runs needs ")
+    assert "MB, this machine has 2 MB: choose a smaller --capacity, or --ignore-memory-limit" in said.err
+    assert said.err.count("\n") == 1
+    assert said.out.startswith("memory: 2 runs with together 12 x 1,000 entries can grow to ")
+    assert not (tmp_path / "run").exists()
+    assert train("qbert", *settings, out=tmp_path / "run") == 0
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    (["--seeds", "0", "-1"], "a seed must not be negative, and -1 is"),
+    (["--seeds", "0", "1", "--total-frames", "0"], "total_frames must be at least 1, not 0"),
+    (["CartPol-v1"], "unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'? `mfec envs` lists all of them"),
+])  # fmt: skip
+def test_a_senseless_fleet_is_refused_as_a_whole(tmp_path, capsys, settings, message):
+    assert train("CartPole-v1", *settings, "--index", "cuda", out=tmp_path / "run") == 1
+    assert capsys.readouterr().err == f"mfec: {message}\n"
+    assert not (tmp_path / "run").exists()
