@@ -76,7 +76,6 @@ def filled_run(engine: Engine, n_actions: int, entries: int, rng: np.random.Gene
     slots = np.arange(entries)
     for action in range(n_actions):
         states = SCALE * rng.standard_normal((entries, DIM), np.float32)
-        run.buffers.sizes[:] = entries  # all pages at once
         run.buffers.store(np.full(entries, action), slots, states)
     return run
 

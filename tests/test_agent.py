@@ -1167,7 +1167,7 @@ def but_for_the_index(agent: MFEC, path: Path) -> tuple[dict, dict]:
 @pytest.mark.parametrize(("n", "settings"), [(None, LITTLE), (2, {"capacity": 5000})])
 def test_an_agent_on_a_device_plays_what_one_on_the_cpu_plays(n, settings, tmp_path):
     """Bit for bit, also where it was saved under one index and went on under the other."""
-    total_frames = 1300
+    total_frames = 1000
     agents = {index: MFEC(qbert(n), index=index, seed=5, **settings) for index in ("exact", "cuda")}
     half = {index: Keep(tmp_path / index, after=(total_frames // 4 // (2 * (n or 1)),)) for index in agents}
     for index, agent in agents.items():

@@ -254,6 +254,8 @@ class MFEC:
         The agent may have been saved on another device; `index` takes the place of the one it had.
         """
         state, tensors = read_checkpoint(path, kind="agent")
+        if device_name(device) == "cuda" and state.get("config", {}).get("index") not in ("cuda", "auto"):
+            index = index or "cuda"  # the exact index of a GPU, whatever searched on the CPU
         try:
             saved = {**state["config"], "device": device, "index": index or state["config"]["index"]}
             agent = cls(None, **saved, seed=state["seed"])

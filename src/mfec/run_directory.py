@@ -87,7 +87,8 @@ class RunDirectory:
     def check_same(self, config: RunConfig) -> None:
         """Refuse to go on with other settings; only what does not change a run may change.
 
-        That is the number of frames, the device, and one exact index for the other: they find the same neighbours.
+        That is the number of frames, the device, and one exact index for the other: they find the same neighbours. (A
+        run with `auto` that comes from a GPU to a CPU may come to search cells there; `exact` keeps it as it was.)
         """
         before = self.read_config()
         ours, theirs = _flat(asdict(replace(before, total_frames=1))), _flat(asdict(config))

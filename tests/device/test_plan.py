@@ -55,20 +55,20 @@ def test_every_wanted_buffer_with_entries_is_searched_once_for_every_row(asked: 
     plan = plan_of(asked, most)
     longest = max(len(a.wanted) for a in asked)
     assert plan.width == min(most, next(2**i for i in range(9) if 2**i >= longest))
-    chunks = sum(-(-len(a.wanted) // plan.width) for a in asked)
-    assert plan.rows.shape == (chunks * plan.width,)
+    assert plan.chunks == sum(-(-len(a.wanted) // plan.width) for a in asked), "a chunk has rows of one request alone"
     expected = all_pairs(asked)
     assert sorted((row, action) for _, _, row, action in plan.pairs.tolist()) == sorted(expected)
     assert plan.largest == max((size for *_, size in expected.values()), default=0)
 
     jobs: dict[int, set[tuple[Any, ...]]] = {}
     for job, place, row, action in plan.pairs.tolist():
-        request, _, size = expected[row, action]
+        request, row_of_request, size = expected[row, action]
         address, entries, chunk, _ = plan.jobs[job].tolist()
         begin, row_bytes = asked[request].table
         assert (address, entries) == (begin + action * row_bytes, size)
         assert place // plan.width == job, "the minima of a job's queries lie together"
-        assert plan.rows[chunk * plan.width + place % plan.width] == row, "where the job reads this query"
+        where = chunk * plan.width + place % plan.width
+        assert where == plan.places[request] + row_of_request, "the job reads this query where it lies"
         jobs.setdefault(job, set()).add((request, chunk, action))
     assert sorted(jobs) == list(range(len(plan.jobs))), "no job without a pair"
     assert all(len(of_job) == 1 for of_job in jobs.values())
@@ -78,18 +78,13 @@ def test_every_wanted_buffer_with_entries_is_searched_once_for_every_row(asked: 
 
 @given(requests(), st.sampled_from([2, 32]))
 @settings(max_examples=50, deadline=None)
-def test_a_chunk_has_rows_of_one_request_alone(asked: list[Asked], most: int) -> None:
+def test_every_request_has_chunks_of_its_own(asked: list[Asked], most: int) -> None:
     plan = plan_of(asked, most)
-    of_row = np.repeat(np.arange(len(asked)), [len(a.wanted) for a in asked])
-    chunk, first = 0, 0
-    for number, a in enumerate(asked):
-        for begin in range(0, len(a.wanted), plan.width):
-            n = min(plan.width, len(a.wanted) - begin)
-            own = plan.rows[chunk * plan.width : chunk * plan.width + n]
-            assert own.tolist() == list(range(first + begin, first + begin + n))
-            assert (of_row[own] == number).all()
-            chunk += 1
-        first += len(a.wanted)
+    ends = [place + len(a.wanted) for place, a in zip(plan.places, asked, strict=True)]
+    for place, before in zip(plan.places, [0, *ends], strict=False):
+        assert place % plan.width == 0
+        assert before <= place < before + plan.width
+    assert ends[-1] <= plan.chunks * plan.width
 
 
 @given(requests(), st.integers(1, 4), st.integers(0, 2**32 - 1))

@@ -43,6 +43,7 @@ def free_on_device() -> int:
 
 def open_channel(device: str) -> Channel:
     """A run's own way to a device in this process."""
+    engine = start_engine(device)  # says what is missing before anything imports torch
     from mfec.device.local import LocalChannel
 
-    return LocalChannel(start_engine(device))
+    return LocalChannel(engine)

@@ -39,8 +39,10 @@ class ActionBuffers:
         """Put states, float32 (n, dim), into these slots; of two for the same slot the later one stays."""
         if len(actions) == 0:
             return
-        np.maximum.at(self.sizes, actions, slots + 1)
-        self._take_pages()
+        sizes = self.sizes.copy()
+        np.maximum.at(sizes, actions, slots + 1)
+        self._take_pages(-(-sizes // PAGE))
+        self.sizes = sizes
         # Assignment on a GPU writes in no order, so that only the last one of a slot may be left.
         _, last = np.unique((actions * self.capacity + slots)[::-1], return_index=True)
         kept = len(actions) - 1 - last
@@ -97,9 +99,8 @@ class ActionBuffers:
             found.append((self._slabs[number], index, (page, block, entry)))
         return found
 
-    def _take_pages(self) -> None:
-        """Pages for all entries that there are."""
-        needed = -(-self.sizes // PAGE)
+    def _take_pages(self, needed: NDArray[np.int64]) -> None:
+        """Take pages until each action has as many as it needs."""
         if (needed <= self._pages).all():
             return
         for action in np.flatnonzero(needed > self._pages).tolist():
@@ -116,6 +117,7 @@ class ActionBuffers:
 
     def _take_slab(self, needed: int) -> None:
         there = sum(len(slab) for slab in self._slabs)
-        pages = max(needed, min(there // 8, self.n_actions * self.table.shape[1] - there), FIRST_SLAB if there else 1)
+        ahead = max(there // 8, FIRST_SLAB) if there else 1
+        pages = max(needed, min(ahead, self.table.numel() - there))
         self._slabs.append(torch.empty((pages, PAGE // BLOCK, self.dim, BLOCK), device=self.device))
         self._free = pages

@@ -37,7 +37,7 @@ class DeskShape:
         pairs = (self.rows, self.n_actions)
         return [
             ((3,), np.int64),  # whose turn it is; rows; whether they are observations
-            ((self.rows, self.row_bytes), np.uint8),
+            ((self.rows, max(self.row_bytes, 4 * self.dim)), np.uint8),
             (pairs, np.bool_),
             ((self.rows, self.dim), np.float32),
             ((*pairs, self.k + 1), np.int64),

@@ -102,7 +102,7 @@ class Engine:
     def _by_plain_torch(self, requests: list[Request]) -> list[Found]:
         found = []
         for request in requests:
-            states = torch.from_numpy(request.seen).to(self.device)
+            states = torch.from_numpy(np.ascontiguousarray(request.seen)).to(self.device)
             if request.seen.dtype == np.uint8:
                 states = (states.double() @ _weights(request).double()).float()
             slots, squared, unsure = search_plain(request.run.buffers, states, request.wanted, request.k)

@@ -73,9 +73,13 @@ class Launches:
         recording = self._recordings[shape]
         recording.fill_in(plan.jobs[jobs], plan.pairs[pairs], jobs.start * plan.width, jobs.start)
         for i, (rows, place) in enumerate(zip(seen, plan.places, strict=True)):
+            if len(rows) == 0:
+                continue
+            end = place + -(-len(rows) // plan.width) * plan.width
             recording.seen[place : place + len(rows)] = rows
+            recording.seen[place + len(rows) : end] = rows[0]  # any other would move the middle of the chunk's queries
             if weights:
-                recording.addresses[place : place + len(rows)] = weights[i].data_ptr()
+                recording.addresses[place:end] = weights[i].data_ptr()
         recording.play(self._pool)
         return recording.states.copy(), recording.found[: pairs.stop - pairs.start]
 

@@ -62,6 +62,8 @@ class PipeChannel:
     def _desk_for(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Desk:
         """A desk with room for this look-up."""
         (n, n_actions), numbers = wanted.shape, seen.shape[1]
+        if self._dim == 0:
+            raise DeviceError("no buffers were opened on this channel")
         row_bytes = numbers if seen.dtype == np.uint8 else 0
         old = self._desk.shape if self._desk else DeskShape(0, 4 * self._dim, n_actions, self._dim, k)
         fits = n <= old.rows and k == old.k and (not row_bytes or row_bytes == old.row_bytes)
@@ -103,28 +105,38 @@ class Service:
         from mfec.device import start_engine
 
         self._engine = start_engine(device)
+        if device == "cpu":
+            import torch
+
+            torch.set_num_threads(1)  # the runs have the other cores
         self._channels: dict[Connection[Any, Any], Any] = {}
         self._desks: dict[Connection[Any, Any], Desk] = {}
 
     def look_up(self) -> int:
         """Answer all questions that lie on desks now; returns how many there were."""
+        asking = [(pipe, desk) for pipe, desk in self._desks.items() if desk.state == ASKED]
+        if asking:
+            self._search(asking)
+        return len(asking)
+
+    def _search(self, asking: list[tuple[Connection[Any, Any], Desk]]) -> None:
         from mfec.device.engine import Request
 
-        asking = [(pipe, desk) for pipe, desk in self._desks.items() if desk.state == ASKED]
-        if not asking:
-            return 0
         try:
             found = self._engine.look_up(
                 [Request(self._channels[pipe].run, *desk.question(), desk.shape.k) for pipe, desk in asking]
             )
-        except Exception as error:  # whatever it is, the runs must hear of it
-            for pipe, desk in asking:
-                _send(pipe, _for_the_run(error))
-                desk.fail()
-            return len(asking)
+        except Exception as error:
+            if len(asking) > 1:  # each alone: the trouble is that of one of them
+                for one in asking:
+                    self._search([one])
+                return
+            ((pipe, desk),) = asking
+            _send(pipe, _for_the_run(error))
+            desk.fail()
+            return
         for (_, desk), each in zip(asking, found, strict=True):
             desk.answer(each)
-        return len(asking)
 
     def answer(self, pipe: Connection[Any, Any], what: str, *arguments: Any) -> None:
         """Answer one message from a pipe."""
