@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
-from mfec.config import CHECKPOINT_FRAMES, AgentConfig, EnvConfig, RunConfig
+from mfec.config import CHECKPOINT_FRAMES, AgentConfig, DeviceName, EnvConfig, RunConfig
 from mfec.errors import MfecError
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Evaluate:
     """Print JSON."""
     video: Annotated[Path | None, arg(metavar="FILE.mp4")] = None
     """Film the agent's first game into this .mp4 file."""
+    device: DeviceName = AgentConfig.device
+    """Where to search the memory: cpu or cuda, whatever the run was trained on."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +281,7 @@ def _evaluate(command: Evaluate) -> int:
         epsilon=command.epsilon,
         random=command.random,
         video=command.video,
+        device=command.device,
     )
     if command.json:
         print(json.dumps([evaluation.as_json() for evaluation in evaluations], indent=1))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mfec.device.channel import Found
 
 IDLE, ASKED, ANSWERED, FAILED = range(4)
+PATIENCE = 4096  # glances, some milliseconds, after which the asking side rests between two of them
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,12 @@ class Desk:
         """Wait for the answer, None if there is none; `check` is called now and then, and may raise."""
         turns = 0
         while self._header[0] == ASKED:
-            give_way()
             turns += 1
-            if turns % 4096 == 0:
+            if turns < PATIENCE:
+                give_way()
+                continue
+            time.sleep(1e-4)
+            if turns % 1024 == 0:
                 check()
         with self._fence:
             answered = self._header[0] == ANSWERED

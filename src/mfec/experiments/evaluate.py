@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.agent import MFEC
-from mfec.config import EnvConfig
+from mfec.config import AgentConfig, DeviceName, EnvConfig
 from mfec.envs import make_env
 from mfec.experiments.video import Video
 from mfec.run_directory import RunDirectory, RunDirectoryError
@@ -60,10 +60,11 @@ def evaluate_run(
     epsilon: float | None = None,
     random: bool = False,
     video: Path | None = None,
+    device: DeviceName = AgentConfig.device,
 ) -> list[Evaluation]:
     """Play whole games with the agent of a run, and with a random policy if asked for.
 
-    `epsilon` is the agent's own unless given. The video is of the first game.
+    `epsilon` is the agent's own unless given. The video is of the first game. `device` need not be the run's.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, not {episodes}")
@@ -75,7 +76,7 @@ def evaluate_run(
     one = EnvConfig(**{**vars(config.environment), "n_envs": 1})
     env = make_env(config.env, one, render_mode="rgb_array" if video else None)
     assert isinstance(env, gymnasium.Env)
-    agent = MFEC.load(directory.checkpoint, env=env)
+    agent = MFEC.load(directory.checkpoint, env=env, device=device)
     directory.check_checkpoint(agent.config, agent.seed)
     epsilon = agent.config.epsilon if epsilon is None else epsilon
     film = Video(video, env) if video else None
