@@ -25,6 +25,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from mfec.agent import MFEC, BadEnvironmentData
 from mfec.callback import Callback, Game
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from mfec.device import open_channel
 from mfec.embeddings import Identity, RandomProjection
 from mfec.envs import make_atari
 from mfec.envs.atari import AtariVector
@@ -1210,7 +1211,9 @@ def test_an_agent_on_a_device_predicts_what_one_on_the_cpu_predicts(make, tmp_pa
         assert mine.tolist() == theirs.tolist()
 
 
-def test_an_agent_of_the_cpus_index_needs_another_one_on_a_gpu(tmp_path):
+def test_an_agent_of_the_cpus_index_takes_the_exact_one_of_a_gpu(tmp_path, monkeypatch):
+    """The GPU is stood in for by the same code on the CPU."""
     MFEC(Walk(), index="exact", capacity=100, seed=0).learn(50).save(tmp_path)
-    with pytest.raises((CheckpointError, ValueError), match="index 'exact' searches on the CPU; device 'cuda' takes"):
-        MFEC.load(tmp_path, device="cuda")
+    monkeypatch.setattr("mfec.memory.episodic_memory.open_channel", lambda device: open_channel("cpu"))
+    agent = MFEC.load(tmp_path, device="cuda")
+    assert (agent.memory.index, agent.config.index, agent.config.device) == ("cuda", "cuda", "cuda")

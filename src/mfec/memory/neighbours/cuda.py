@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.device import Channel, Seen
+from mfec.memory.neighbours.stateless import StatelessIndex
 
 
-class CudaIndex:
+class CudaIndex(StatelessIndex):
     """The index of buffers that live on a device; it keeps the states, and the memory keeps none.
 
     Its answers are those of `ExactIndex`: the k nearest by the distance in float64, older first among equals.
     """
 
     active = "cuda"
-    approximate = False
 
     def __init__(self, channel: Channel, shape: tuple[int, int, int], entry_ids: NDArray[np.int64], name: str) -> None:
         """shape: actions, capacity, dimensions; name: as the index was asked for, `cuda` or `auto`."""
@@ -62,17 +62,6 @@ class CudaIndex:
             order = np.lexsort((self._entry_ids[action, : len(distances)], distances))[:k]
             slots[row, action, : len(order)], squared[row, action, : len(order)] = order, distances[order]
         return slots[..., :k], squared[..., :k]
-
-    def asked(self, states: NDArray[np.float32] | Seen) -> None:
-        """States were looked up: nothing to learn from that."""
-
-    def settings(self) -> dict[str, Any]:
-        """Nothing: the entries say everything."""
-        return {}
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Nothing: the entries say everything."""
-        return {}
 
     def restore(
         self,

@@ -31,13 +31,14 @@ from mfec.memory.neighbours.codes import (
     squared_distance,
 )
 from mfec.memory.neighbours.scan import enter
+from mfec.memory.neighbours.stateless import StatelessIndex
 from mfec.memory.neighbours.threads import fair_shares, on_all_cores
 
 OUTSIDE = 0.01  # share of numbers below the coded range, and above
 RUN = 64  # code distances that are passed over together when the smallest of them is too large
 
 
-class ExactIndex:
+class ExactIndex(StatelessIndex):
     """The exact neighbour index over all action buffers.
 
     It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps their codes. It finds all
@@ -45,7 +46,6 @@ class ExactIndex:
     """
 
     name = active = "exact"
-    approximate = False
 
     def __init__(
         self, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float = 1.0, *, k: int = AgentConfig.k
@@ -97,17 +97,6 @@ class ExactIndex:
 
         on_all_cores(search_share, int(shares.max(initial=0)) + 1)
         return slots, squared
-
-    def asked(self, states: NDArray[np.float32]) -> None:
-        """States were looked up: nothing to learn from that."""
-
-    def settings(self) -> dict[str, Any]:
-        """Nothing: the entries say everything."""
-        return {}
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Nothing: the entries say everything."""
-        return {}
 
     def restore(
         self,
