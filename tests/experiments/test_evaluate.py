@@ -13,9 +13,11 @@ from typing import Any
 import imageio_ffmpeg
 import numpy as np
 import pytest
+import torch
 
 from mfec import MFEC, make_atari
 from mfec.cli import main
+from mfec.device import open_channel
 from mfec.experiments.evaluate import Evaluation, evaluate_run
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -118,6 +120,19 @@ def test_the_random_policy_does_not_change_the_agents_games(lake):
     beside = evaluate_run(RunDirectory(lake), episodes=20, seed=3, epsilon=0.5, random=True)
     assert [each.policy for each in beside] == ["random", "agent"]
     assert beside[1] == alone
+
+
+def test_a_run_may_be_evaluated_on_another_device(qbert, monkeypatch):
+    """The GPU is stood in for by the same code on the CPU."""
+    monkeypatch.setattr("mfec.memory.episodic_memory.open_channel", lambda device: open_channel("cpu"))
+    here, there = (evaluate_run(RunDirectory(qbert), episodes=2, seed=0, device=device) for device in ("cpu", "cuda"))
+    assert here == there
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_a_sentence(qbert, capsys):
+    assert main(["evaluate", str(qbert), "--episodes", "1", "--device", "cuda"]) == 1
+    assert capsys.readouterr().err.startswith("mfec: device 'cuda' needs an NVIDIA GPU")
 
 
 def test_the_random_policy_takes_every_action_alike(lake):
