@@ -236,32 +236,6 @@ def test_the_runs_of_a_fleet_share_one_device(tmp_path):
 # -- Stopping ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `mfec train` in a process group of its own, as a shell on a terminal does."""
-    started = []
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mfec", "train", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-        process.wait()
-
-
 def have_games(out: Path, n: int) -> Callable[[], bool]:
     return lambda: all(games_of(out / seed) >= n for seed in ("seed-0", "seed-1"))
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -114,28 +113,6 @@ def test_a_senseless_number_of_jobs_is_refused(tmp_path, jobs):
 
 
 # -- Stopping ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `mfec train` in a process group of its own, as a shell on a terminal does."""
-    started = []
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "mfec", "train", *arguments]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-        process.wait()
 
 
 def wait_for_games(out: Path, seeds: int, process: subprocess.Popen[str]) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-PAGE = 4096  # entries
-BLOCK = 32  # entries that lie number by number: a thread reads its entry beside its neighbours'
+from mfec.device.layout import BLOCK, PAGE
+
 FIRST_SLAB = 16  # pages that are taken from the device at once; later an eighth of what there is
 AT_ONCE = 2**18  # entries that are copied in one go, so that the copy does not need much room itself
 

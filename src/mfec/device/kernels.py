@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from mfec.device.buffers import BLOCK, PAGE
+from mfec.device.layout import BLOCK, PAGE
 
 SPARE_BLOCKS = 4  # selected beyond k, for distances that the first pass cannot tell apart
 MOST_BLOCKS = 32_768  # that one program can select from; larger buffers have larger blocks

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mfec.device.buffers import PAGE
 from mfec.device.kernels import SearchShape, search
+from mfec.device.layout import PAGE
 from mfec.device.plan import NOBODY, Plan
 
 SCRATCH_BYTES = 2**28  # for the first pass; what needs more is searched in several goes

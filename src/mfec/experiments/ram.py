@@ -12,13 +12,13 @@ from rich.console import Console
 
 from mfec.config import EnvConfig, RunConfig
 from mfec.device import free_on_device
+from mfec.device.layout import PAGE
 from mfec.embeddings import resolve_embedding
 from mfec.envs import make_env
 from mfec.envs.lanes import Lanes, make_lanes
 from mfec.errors import MfecError
 from mfec.memory import EpisodicMemory
 
-PAGE_ENTRIES = 4096  # an action takes room for so many states at a time
 DEVICE_SLACK = 9 / 8  # states are given room in slabs of an eighth of what there is
 DEVICE_SCRATCH = 2**29  # for searches, projections and copies
 
@@ -73,7 +73,7 @@ class RamReport:
         if config.agent.device == "cuda":  # states are not in RAM
             each -= 4 * dim
             full -= n_actions * capacity * 4 * dim
-            on_device = int(DEVICE_SLACK * entries * 4 * dim) + n_actions * PAGE_ENTRIES * 4 * dim + DEVICE_SCRATCH
+            on_device = int(DEVICE_SLACK * entries * 4 * dim) + n_actions * PAGE * 4 * dim + DEVICE_SCRATCH
         return cls(full, min(full, entries * each + tables), physical_ram(), capacity, n_actions, on_device)
 
     @classmethod

@@ -1,0 +1,499 @@
+"""Games in progress: one seed makes a run, in groups or not; stopped, broken or loaded, it goes on bit for bit."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from stable_baselines3.common.evaluation import evaluate_policy
+
+from mfec.agent import MFEC, BadEnvironmentData
+from mfec.callback import Callback
+from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from mfec.embeddings import RandomProjection
+from mfec.envs import make_atari
+from mfec.envs.atari import AtariVector
+from mfec.envs.lanes import LaneError
+from mfec.memory import EpisodicMemory
+from mfec.memory.identities import array_keys
+
+from .playing import (
+    LITTLE,
+    InGroups,
+    Keep,
+    Pictures,
+    Walk,
+    _switch_off,  # noqa: F401
+    everything,
+    qbert,
+    side_by_side,
+)
+
+# -- One seed makes a run ---------------------------------------------------------------------------------------------
+
+CART_POLE = partial(gymnasium.make, "CartPole-v1")
+CELLS = {"index": "cells"}
+RUNS = {  # environment, frames, when it is saved (as shares of the run), settings
+    "cart pole": (CART_POLE, 600, (0.0, 0.3, 0.9), {"epsilon": 0.1}),
+    "8 cart poles": (partial(side_by_side, CART_POLE, 8), 1600, (0.0, 0.5, 0.99), {"epsilon": 0.1}),
+    "8 walks": (partial(side_by_side, partial(Walk, lives=2), 8), 800, (0.1, 0.33, 0.8), LITTLE | {"capacity": 10}),
+    "qbert": (partial(qbert, None), 3000, (0.1, 0.7), {}),
+    "qbert, little memory": (partial(qbert, None), 3000, (0.3, 0.9), LITTLE),
+    "2 qberts": (partial(qbert, 2), 2400, (0.0, 0.31, 0.77), {}),
+    "3 qberts, little memory": (partial(qbert, 3), 3600, (0.0, 0.31, 0.77), LITTLE),
+    "5 qberts": (partial(qbert, 5), 4000, (0.52,), {"episode": "game"}),
+    "8 qberts": (partial(qbert, 8), 4800, (0.2, 0.9), {}),
+    "8 qberts, little memory": (partial(qbert, 8), 4800, (0.8,), LITTLE),
+    "cart pole, cells": (CART_POLE, 2400, (0.0, 0.3, 0.6, 0.9), CELLS | {"epsilon": 0.1, "capacity": 700}),
+    "8 cart poles, cells": (partial(side_by_side, CART_POLE, 8), 2400, (0.3, 0.8), CELLS | {"epsilon": 0.1}),
+    # Whole numbers: most neighbours are as far as others, and as many bytes of code.
+    "walk, cells": (partial(Walk, length=40), 2400, (0.2, 0.5, 0.8), CELLS | {"k": 4}),
+    "8 walks, cells": (partial(side_by_side, partial(Walk, length=40), 8), 2400, (0.2, 0.7), CELLS | {"k": 4}),
+    "8 walks, little memory, cells": (
+        partial(side_by_side, partial(Walk, lives=2), 8), 800, (0.1, 0.33, 0.8), CELLS | LITTLE | {"capacity": 10},
+    ),
+    "qbert, cells": (partial(qbert, None), 3000, (0.2, 0.7), CELLS),
+    "walks in groups": (
+        partial(InGroups, lambda lane: Walk(length=4 + lane, lives=2), (3, 1, 2)), 900, (0.0, 0.004, 0.4, 0.9), LITTLE,
+    ),
+    "3 qberts, cells": (partial(qbert, 3), 3000, (0.4,), CELLS),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _make_cells_often(monkeypatch):
+    """So that short runs make them anew as well."""
+    monkeypatch.setattr("mfec.memory.neighbours.cells.SMALLEST_CHANGE", 100)
+
+
+def make_agent(name: str, seed: int = 0) -> MFEC:
+    make_env, _, _, settings = RUNS[name]
+    return MFEC(make_env(), **{"capacity": 5000, **settings}, seed=seed)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_same_seed_gives_the_same_run_and_a_stopped_one_goes_on(name, tmp_path):
+    """Bit for bit: the memory, the scores, the random streams, the games in progress."""
+    make_env, total_frames, shares, _ = RUNS[name]
+    counted = Keep()
+    whole = make_agent(name).learn(total_frames, callback=counted)
+    expected = everything(whole, tmp_path / "whole")
+    assert len(whole.memory) > 0
+    assert whole.games > 0
+
+    moments = tuple(1 + int(share * counted.steps) for share in shares)
+    kept = make_agent(name).learn(total_frames, callback=Keep(tmp_path, moments))
+    assert everything(kept, tmp_path / "kept") == expected, "the same seed, saved along the way"
+    for moment in moments:
+        resumed = MFEC.load(tmp_path / str(moment), env=make_env())
+        assert resumed.frames < total_frames
+        resumed.learn(total_frames)
+        assert everything(resumed, tmp_path / "resumed") == expected, f"saved after step {moment}"
+
+
+@pytest.mark.parametrize("name", ["cart pole", "8 walks", "qbert", "2 qberts"])
+def test_different_seeds_give_different_runs(name, tmp_path):
+    _, total_frames, *_ = RUNS[name]
+    runs = [everything(make_agent(name, seed).learn(total_frames // 2), tmp_path / str(seed))[1] for seed in range(3)]
+    assert len({run["memory", "states"] for run in runs}) == 3
+
+
+@pytest.mark.parametrize("name", ["8 walks", "walks in groups"])
+def test_an_agent_stopped_by_an_error_goes_on_as_if_it_were_not(name, tmp_path):
+    make_env, total_frames, *_ = RUNS[name]
+    expected = everything(make_agent(name).learn(total_frames), tmp_path / "whole")
+    agent = make_agent(name)
+    for stop in (5, 17, 30):
+        with pytest.raises(Keep.Stopped):
+            agent.learn(total_frames, callback=Keep(stop=stop))
+        agent.save(tmp_path / "stopped")
+        agent = MFEC.load(tmp_path / "stopped", env=make_env())
+    assert everything(agent.learn(total_frames), tmp_path / "end") == expected
+    assert agent.frames >= total_frames
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 50])
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_step_that_was_interrupted_is_made_after_all(after, saved, tmp_path):
+    """By Ctrl-C, say, while the agent waits for a group. Saved and loaded it goes on as well."""
+    _, total_frames, _, settings = RUNS["walks in groups"]
+    expected = everything(make_agent("walks in groups").learn(total_frames), tmp_path / "whole")
+    make_env = partial(InGroups, lambda lane: Walk(length=4 + lane, lives=2), (3, 1, 2))
+    agent = MFEC(make_env(interrupt=after), **settings, seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(total_frames)
+    if saved:
+        agent.save(tmp_path / "saved")
+        agent = MFEC.load(tmp_path / "saved", env=make_env())
+    assert everything(agent.learn(total_frames), tmp_path / "end") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("cart pole", (1, 130, 131, 500)),
+        ("3 qberts, little memory", (4, 9, 1000, 1013, 1800)),
+        ("walks in groups", (1, 4, 300, 310, 500)),
+    ],
+)
+def test_learning_in_parts_is_learning_at_once(name, parts, tmp_path):
+    """Between two parts, groups of lanes may be in flight."""
+    expected = everything(make_agent(name).learn(parts[-1]), tmp_path / "whole")
+    agent = make_agent(name)
+    for frames in parts:
+        agent.learn(frames)
+    assert everything(agent, tmp_path / "parts") == expected
+
+
+def test_an_agent_saved_before_it_learned_goes_on(tmp_path):
+    expected = everything(make_agent("cart pole").learn(300), tmp_path / "whole")
+    make_agent("cart pole").save(tmp_path / "fresh")
+    agent = MFEC.load(tmp_path / "fresh", env=RUNS["cart pole"][0]())
+    assert everything(agent.learn(300), tmp_path / "end") == expected
+
+
+@pytest.mark.parametrize("name", ["8 walks", "walks in groups"])
+def test_a_loaded_agent_that_did_not_learn_is_saved_as_it_was(name, tmp_path):
+    agent = make_agent(name).learn(100)
+    expected = everything(agent, tmp_path / "first")
+    for env in (None, RUNS[name][0]()):
+        assert everything(MFEC.load(tmp_path / "first", env=env), tmp_path / "second") == expected
+
+
+def test_without_a_seed_runs_differ_and_can_be_repeated(tmp_path):
+    first, second = MFEC(Walk(), capacity=100), MFEC(Walk(), capacity=100)
+    assert first.seed != second.seed
+    again = MFEC(Walk(), capacity=100, seed=first.seed)
+    assert everything(first.learn(100), tmp_path / "a") == everything(again.learn(100), tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", ["cart pole, cells", "8 walks, cells"])
+def test_looking_into_an_agent_leaves_its_cells_alone(name, tmp_path):
+    """They set themselves by what was looked up to learn, not by what was asked between steps."""
+    _, total_frames, *_ = RUNS[name]
+    watched = CART_POLE() if "cart pole" in name else Walk(length=40)
+    rng = np.random.default_rng(0)
+
+    class Watch(Callback):
+        def on_step(self, agent):
+            far = rng.normal(0, 100, (5, agent.memory.dim)).astype(np.float32)
+            agent.predict(far)
+            agent.predict(far[0], deterministic=True)
+            agent.memory.estimate(far, mark_used=False)
+            agent.memory.neighbours(far[0], action=1)
+            if agent.frames % 480 == 0:
+                evaluate_policy(agent, watched, n_eval_episodes=2, warn=False)
+
+    expected = everything(make_agent(name).learn(total_frames), tmp_path / "alone", but=("playing",))
+    disturbed = make_agent(name).learn(total_frames, callback=Watch())
+    assert disturbed.memory.active_index == "cells"
+    assert everything(disturbed, tmp_path / "watched", but=("playing",)) == expected
+
+
+# -- Groups in turn ---------------------------------------------------------------------------------------------------
+
+
+def reference(n: int, total_frames: int, *, k: int, capacity: int, eviction: str, epsilon: float, seed: int):
+    """Algorithm 1 by two groups in turn, written down plainly: each lane has an environment and steps only when
+    its group is received. Memory, scores and random streams."""
+    env_seed, explore_seed, ties_seed, projection, _ = np.random.SeedSequence(seed).spawn(5)
+    exploration, ties = np.random.default_rng(explore_seed), np.random.default_rng(ties_seed)
+    embedding = RandomProjection(84 * 84, seed=projection)
+    envs = [make_atari("qbert", n_envs=1, max_frames=420) for _ in range(n)]
+    n_actions = int(envs[0].single_action_space.n)
+    memory = EpisodicMemory(n_actions, 64, k=k, capacity=capacity, eviction=eviction, index="exact")
+    observations, lives, games, steps, scores = [None] * n, [0] * n, [-1] * n, [[] for _ in range(n)], [0.0] * n
+    finished: deque[float] = deque(maxlen=100)
+
+    def begin(lane: int) -> None:
+        games[lane] += 1
+        key = (*env_seed.spawn_key, lane, games[lane])
+        drawn = int(np.random.SeedSequence(env_seed.entropy, spawn_key=key).generate_state(1)[0] >> 1)
+        given = drawn if games[lane] % envs[lane].reseed_every == 0 else None
+        shown, info = envs[lane].reset(seed=[given])
+        observations[lane], lives[lane], scores[lane], steps[lane] = shown[0], info["lives"][0], 0.0, []
+
+    for lane in range(n):
+        begin(lane)
+    groups, in_flight, group, frames = [range((n + 1) // 2), range((n + 1) // 2, n)], {}, 0, 0
+    while frames < total_frames:
+        shown = np.stack([observations[lane] for lane in groups[group]])
+        states, keys = embedding(shown), array_keys(shown)
+        values = memory.estimate(states, keys).values
+        exploring = exploration.random(len(values)) < epsilon
+        actions = []
+        for row, at_random in zip(values, exploring, strict=True):
+            best = np.flatnonzero(row == row.max())
+            greedy = best[ties.integers(len(best))] if len(best) > 1 else best[0]
+            actions.append(int(exploration.integers(n_actions) if at_random else greedy))
+        in_flight[group] = list(zip(groups[group], states, keys, actions, strict=True))
+        group = (group + 1) % 2
+        ended = []
+        for lane, state, key, action in in_flight.pop(group, []):
+            shown, reward, terminated, truncated, info = envs[lane].step(np.array([action]))
+            frames += 4
+            observations[lane], scores[lane] = shown[0], scores[lane] + reward[0]
+            steps[lane].append((state, key, action, reward[0]))
+            over = bool(terminated[0] or truncated[0])
+            if over or info["lives"][0] < lives[lane]:
+                ret = 0.0
+                for state, key, action, reward in reversed(steps[lane]):
+                    ret = reward + ret
+                    memory.write(state[None], [action], [ret], key[None])
+                steps[lane] = []
+            lives[lane] = info["lives"][0]
+            if over:
+                finished.append(scores[lane])
+                ended.append(lane)
+        for lane in ended:
+            begin(lane)
+    return memory, frames, list(finished), exploration, ties
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_two_groups_in_turn_play_what_the_plain_reference_plays(n):
+    settings = {"k": 4, "capacity": 150, "eviction": "used", "epsilon": 0.02, "seed": 5}
+    agent = MFEC(qbert(n), index="exact", **settings).learn(5000)
+    memory, frames, finished, exploration, ties = reference(n, 5000, **settings)
+    assert len(finished) > 5
+    assert len(memory) > 400
+    assert (agent.frames, list(agent.scores)) == (frames, finished)
+    assert agent._exploration.bit_generator.state == exploration.bit_generator.state
+    assert agent._ties.bit_generator.state == ties.bit_generator.state
+    ours, theirs = agent.memory.tensors(), memory.tensors()
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+class Unsteady(AtariVector):
+    """Steps that take as long as they please."""
+
+    rng = np.random.default_rng()
+
+    def send(self, group, actions):
+        super().send(group, actions)
+        time.sleep(self.rng.choice([0.0, 0.004]))
+
+    def receive(self, group):
+        time.sleep(self.rng.choice([0.0, 0.004]))
+        return super().receive(group)
+
+
+def test_results_do_not_depend_on_how_long_steps_take(tmp_path):
+    expected = everything(make_agent("3 qberts, little memory").learn(2400), tmp_path / "steady")
+    agent = MFEC(Unsteady("qbert", 3, max_frames=420), **LITTLE, seed=0).learn(2400)
+    assert everything(agent, tmp_path / "unsteady") == expected
+
+
+def test_states_may_become_arrays_only_when_they_are_looked_up(tmp_path):
+    """As those of an embedding that computes them on a device, while the memory waits there as well."""
+
+    class Later(RandomProjection):
+        ready = False
+
+        def __call__(self, observations):
+            embedding, states = self, super().__call__(observations)
+            embedding.ready = False
+
+            class States:
+                def __array__(self, dtype=None, copy=None):
+                    assert embedding.ready, "not before the estimate"
+                    return np.asarray(states, dtype)
+
+                def __len__(self):
+                    return len(states)
+
+            return States()
+
+    expected = everything(MFEC(qbert(3), capacity=300, seed=0).learn(1500), tmp_path / "now", but=("config",))
+    embedding = Later(84 * 84, seed=np.random.SeedSequence(0).spawn(5)[3])
+    agent = MFEC(qbert(3), capacity=300, embedding=embedding, seed=0)
+    estimate = agent.memory.estimate
+
+    def estimate_later(*arguments, **settings):
+        embedding.ready = True
+        return estimate(*arguments, **settings)
+
+    agent.memory.estimate = estimate_later
+    assert everything(agent.learn(1500), tmp_path / "later", but=("config",)) == expected
+
+
+# -- Loading ----------------------------------------------------------------------------------------------------------
+
+
+def test_without_an_environment_an_agent_plays_but_does_not_learn(tmp_path):
+    agent = MFEC(gymnasium.make("CartPole-v1"), capacity=500, k=3, seed=0).learn(200)
+    agent.save(tmp_path)
+    loaded = MFEC.load(tmp_path)
+    observations = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    assert np.array_equal(loaded.predict(observations)[0], agent.predict(observations)[0])
+    with pytest.raises(ValueError, match="loaded without an environment"):
+        loaded.learn(300)
+
+
+def test_other_spaces_than_the_agents_are_refused(tmp_path):
+    MFEC(gymnasium.make("CartPole-v1"), capacity=100, seed=0).learn(50).save(tmp_path)
+    for other in ("FrozenLake-v1", "Acrobot-v1", Pictures()):
+        with pytest.raises(ValueError, match=r"the agent was trained on .*4.*float32.*, this environment has"):
+            MFEC.load(tmp_path, env=other)
+
+
+@pytest.mark.parametrize("n", [None, 2])
+def test_games_that_lead_elsewhere_are_an_error_every_time(tmp_path, n):
+    def make(gravity):
+        def pole():
+            env = gymnasium.make("CartPole-v1")
+            env.unwrapped.gravity = gravity
+            return env
+
+        return pole() if n is None else side_by_side(pole, n)
+
+    agent = MFEC(make(9.8), capacity=100, seed=0)
+    with pytest.raises(Keep.Stopped):
+        agent.learn(100, callback=Keep(stop=5))
+    agent.save(tmp_path / "good")
+    loaded = MFEC.load(tmp_path / "good", env=make(2.0))
+    for _ in range(2):
+        with pytest.raises(LaneError, match="led elsewhere"):
+            loaded.learn(100)
+    loaded.save(tmp_path / "after")
+    assert MFEC.load(tmp_path / "after", env=make(9.8)).learn(100).frames == 100
+
+
+def test_another_number_of_environments_is_an_error_every_time(tmp_path):
+    MFEC(side_by_side(Walk, 2), capacity=100, seed=0).learn(20).save(tmp_path)
+    loaded = MFEC.load(tmp_path, env=side_by_side(Walk, 3))
+    for _ in range(2):
+        with pytest.raises(LaneError, match="played 2 environments, these are 3"):
+            loaded.learn(100)
+
+
+def test_other_groups_of_environments_are_an_error_every_time(tmp_path):
+    MFEC(qbert(3), capacity=100, seed=0).learn(200).save(tmp_path)
+    together = side_by_side(partial(make_atari, "qbert", max_frames=420), 3)
+    loaded = MFEC.load(tmp_path, env=together)
+    for _ in range(2):
+        with pytest.raises(LaneError, match=r"in the groups \[\[0, 2\], \[2, 3\]\], these are \[\[0, 3\]\]"):
+            loaded.learn(400)
+
+
+@pytest.mark.parametrize("name", ["cart pole", "8 walks", "3 qberts, little memory"])
+def test_checkpoints_from_before_there_were_groups_are_read(name, tmp_path):
+    """With one group it makes no difference; several begin with the games at rest, as after a fresh start."""
+    make_env, total_frames, *_ = RUNS[name]
+    agent = make_agent(name).learn(total_frames // 2)
+    agent.save(tmp_path / "new")
+    state, tensors = read_checkpoint(tmp_path / "new", kind="agent")
+    for key in ("groups", "turn", "in_flight"):
+        del state["games_in_progress"][key]
+    tensors["episodes"] = {key: t for key, t in tensors["episodes"].items() if not key.startswith("in_flight")}
+    write_checkpoint(tmp_path / "old", kind="agent", state=state, tensors=tensors)
+    old, new = (MFEC.load(tmp_path / when, env=make_env()) for when in ("old", "new"))
+    assert old.learn(total_frames).frames >= total_frames
+    if "qbert" not in name:
+        assert everything(old, tmp_path / "a") == everything(new.learn(total_frames), tmp_path / "b")
+
+
+def test_games_that_cannot_be_brought_back_begin_anew_with_a_warning(tmp_path):
+    make = partial(gymnasium.make_vec, "CartPole-v1", 2)
+    MFEC(make(), capacity=1000, seed=0).learn(100).save(tmp_path)
+    loaded = MFEC.load(tmp_path, env=make())
+    with pytest.warns(UserWarning, match="could not be brought back"):
+        loaded.learn(200)
+    assert loaded.frames >= 200
+
+
+def test_an_incomplete_agent_is_a_checkpoint_error(tmp_path):
+    MFEC(Walk(), capacity=100, seed=0).learn(20).memory.save(tmp_path)
+    with pytest.raises(CheckpointError, match="not of a"):
+        MFEC.load(tmp_path)
+
+
+# -- Bad data ---------------------------------------------------------------------------------------------------------
+
+FAULTS = ["nan reward", "inf reward", "-inf reward", "nan observation"]
+# A repeated step draws random numbers and looks its state up again, so these agents make no use of either.
+PLAIN = {"epsilon": 0.0, "ties": "first", "k": 2, "capacity": 200, "index": "exact"}
+STREAMS = ("exploration", "ties")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("n", [None, 3])
+@pytest.mark.parametrize("at", [1, 7, 25])
+def test_bad_data_is_an_error_that_leaves_a_good_agent(fault, n, at, tmp_path):
+    """The error comes before anything is learned of that step; saved and loaded, the agent repeats it."""
+    total_frames = 120
+
+    def make(faults):
+        if n is None:
+            return Walk(faults=faults)
+        makers = [partial(Walk, length=4 + lane) for lane in range(n)]
+        makers[1] = partial(Walk, length=5, faults=faults)
+        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
+
+    expected = everything(MFEC(make({}), **PLAIN, seed=0).learn(total_frames), tmp_path / "good", but=STREAMS)
+    agent = MFEC(make({at: fault}), **PLAIN, seed=0)
+    named = "observation" if "observation" in fault else "rewards"
+    with pytest.raises(BadEnvironmentData, match=rf"returned .*{named}.* after frame {(at - 1) * (n or 1)}"):
+        agent.learn(total_frames)
+    assert agent.frames == (at - 1) * (n or 1)
+    assert all(np.isfinite(values).all() for values in agent.memory.tensors().values())
+    agent.save(tmp_path / "kept")
+    loaded = MFEC.load(tmp_path / "kept", env=make({}))
+    assert everything(loaded.learn(total_frames), tmp_path / "end", but=STREAMS) == expected
+
+
+@pytest.mark.parametrize("n", [None, 3])
+def test_after_bad_data_the_same_agent_goes_on_from_the_good_state(n, tmp_path):
+    """A fault that passes: the environment is already behind the bad step, so the game has to be brought back."""
+    makes = [partial(Walk, faults=faults) for faults in ({}, {10: "nan reward"})]
+    good, bad = (make() if n is None else side_by_side(make, n) for make in makes)
+    expected = everything(MFEC(good, **PLAIN, seed=0).learn(90), tmp_path / "good", but=STREAMS)
+    agent = MFEC(bad, **PLAIN, seed=0)
+    with pytest.raises(BadEnvironmentData):
+        agent.learn(90)
+    assert everything(agent.learn(90), tmp_path / "end", but=STREAMS) == expected
+
+
+@pytest.mark.parametrize("fault", ["nan reward", "nan observation"])
+@pytest.mark.parametrize("lane", [0, 2, 3])
+@pytest.mark.parametrize("at", [1, 2, 25])
+@pytest.mark.parametrize("saved", [False, True])
+def test_bad_data_of_a_group_leaves_a_good_agent_with_all_that_was_decided(fault, lane, at, saved, tmp_path):
+    """The bad step stays in flight beside those of other groups, and is made again: no draw, no look-up is lost."""
+
+    def make(faults):
+        return InGroups(lambda own: Walk(length=4 + own, faults=faults if own == lane else None), (2, 1, 1))
+
+    settings = {"capacity": 12, "k": 2, "eviction": "used", "epsilon": 0.1}
+    expected = everything(MFEC(make({}), **settings, seed=0).learn(200), tmp_path / "good")
+    agent = MFEC(make({at: fault}), **settings, seed=0)
+    with pytest.raises(BadEnvironmentData, match=fault.split()[1]):
+        agent.learn(200)
+    assert agent.frames < 200
+    if saved:
+        agent.save(tmp_path / "kept")
+        agent = MFEC.load(tmp_path / "kept", env=make({}))
+    assert everything(agent.learn(200), tmp_path / "end") == expected
+
+
+def test_bad_data_at_the_start_of_a_game_is_the_same_error(tmp_path):
+    class Rotten(Walk):
+        def reset(self, *, seed=None, options=None):
+            observation, info = super().reset(seed=seed)
+            self.begun = getattr(self, "begun", 0) + 1
+            if self.begun == 3:
+                observation[1] = np.inf
+            return observation, info
+
+    agent = MFEC(Rotten(), **PLAIN, seed=0)
+    with pytest.raises(BadEnvironmentData, match="not finite"):
+        agent.learn(100)
+    assert (agent.frames, agent.games) == (14, 2)
+    agent.save(tmp_path)
+    assert MFEC.load(tmp_path, env=Walk()).learn(100).frames == 100
