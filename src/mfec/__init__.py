@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mfec.callback import Callback, Game
     from mfec.checkpoint import CheckpointError
     from mfec.config import AgentConfig
-    from mfec.embeddings import Identity, RandomProjection
+    from mfec.embeddings import VAE, Identity, RandomProjection
     from mfec.envs import make_atari, make_env
     from mfec.memory import EpisodicMemory
 
@@ -26,12 +26,14 @@ _HOMES = {
     "Game": "mfec.callback",
     "Identity": "mfec.embeddings",
     "RandomProjection": "mfec.embeddings",
+    "VAE": "mfec.embeddings",
     "make_atari": "mfec.envs",
     "make_env": "mfec.envs",
 }
 
 __all__ = [
     "MFEC",
+    "VAE",
     "AgentConfig",
     "Callback",
     "CheckpointError",

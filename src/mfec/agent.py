@@ -29,7 +29,7 @@ from mfec.config import (
     Update,
 )
 from mfec.device import Channel, Seen, device_name
-from mfec.embeddings import Embedding, RandomProjection, make_embedding, restore_embedding
+from mfec.embeddings import EMBEDDINGS, VAE, Embedding, RandomProjection, make_embedding, restore_embedding
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.envs.spaces import describe_spaces, spaces_from
@@ -69,6 +69,7 @@ class MFEC:
         epsilon: float = AgentConfig.epsilon,
         capacity: int = AgentConfig.capacity,
         embedding: EmbeddingName | Embedding = AgentConfig.embedding,
+        vae: str = AgentConfig.vae,
         dim: int = AgentConfig.dim,
         index: IndexName = AgentConfig.index,
         device: DeviceName | Channel = AgentConfig.device,
@@ -80,9 +81,10 @@ class MFEC:
         episode: EpisodeEnd = AgentConfig.episode,
         seed: int | None = None,
     ) -> None:
-        named = embedding if isinstance(embedding, str) else "auto"
+        named: Any = embedding if isinstance(embedding, str) else embedding.name
         self.config = AgentConfig(
-            k=k, gamma=gamma, epsilon=epsilon, capacity=capacity, embedding=named, dim=dim, index=index,
+            k=k, gamma=gamma, epsilon=epsilon, capacity=capacity, embedding=named if named in EMBEDDINGS else "auto", vae=vae,
+            dim=dim, index=index,
             device=device_name(device), recall=recall, eviction=eviction, update=update,
             few_neighbours=few_neighbours, ties=ties, episode=episode,
         )  # fmt: skip
@@ -103,7 +105,7 @@ class MFEC:
             return
         self._set_env(make_env(env) if isinstance(env, str) else env)
         self.embedding = (
-            make_embedding(embedding, self.observation_space, dim, projection)
+            make_embedding(embedding, self.observation_space, dim, projection, vae)
             if isinstance(embedding, str)
             else embedding
         )
@@ -111,7 +113,7 @@ class MFEC:
             self.n_actions, self.embedding.dim, capacity=capacity, k=k, index=index, device=device,
             recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours,
         )  # fmt: skip
-        self._projects_on_device = self._hand_over_projection()
+        self._embeds_on_device = self._hand_over_embedding()
 
     # -- Algorithm 1 --------------------------------------------------------------------------------------------------
 
@@ -262,7 +264,7 @@ class MFEC:
             agent.observation_space, agent.action_space = spaces_from(state["spaces"])
             agent.embedding = restore_embedding(state["embedding"], tensors["embedding"])
             agent.memory = EpisodicMemory.restore(state["memory"], tensors["memory"], device=device, index=index)
-            agent._projects_on_device = agent._hand_over_projection()
+            agent._embeds_on_device = agent._hand_over_embedding()
             agent.frames, agent.games = state["frames"], state["games"]
             agent.scores.extend(state["scores"])
             agent.tally = Tally(**state["tally"])
@@ -290,15 +292,18 @@ class MFEC:
         return int(self.action_space.n)
 
     def _embed(self, observations: NDArray[Any]) -> NDArray[np.float32] | Seen:
-        if self._projects_on_device:
+        if self._embeds_on_device:
             return Seen(observations.reshape(len(observations), -1))
         if isinstance(self.observation_space, spaces.Discrete):
             observations = observations - int(self.observation_space.start)
         return self.embedding(observations)
 
-    def _hand_over_projection(self) -> bool:
-        """Let the device project bytes, if the memory is on one: a picture then crosses over once."""
+    def _hand_over_embedding(self) -> bool:
+        """Let the device make states of bytes, if the memory is on one: a picture then crosses over once."""
         embedding, bytes_alone = self.embedding, self.observation_space.dtype == np.uint8
+        if isinstance(embedding, VAE):
+            embedding.check_fits(self.observation_space.dtype, self.observation_space.shape)
+            return self.memory.encode_with(embedding)
         if not (isinstance(embedding, RandomProjection) and bytes_alone and not embedding.one_hot):
             return False
         return self.memory.project_with(embedding.weights)

@@ -9,21 +9,23 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
-from mfec.config import CHECKPOINT_FRAMES, AgentConfig, DeviceName, EnvConfig, RunConfig
+from mfec.config import CHECKPOINT_FRAMES, AgentConfig, DeviceName, EnvConfig, RunConfig, VAEConfig
 from mfec.errors import MfecError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mfec.experiments.vae import VAEJob
     from mfec.run_directory import RunDirectory
 
+SHOWN_FRAMES = 2_000  # of which some are drawn beside what a VAE makes of them
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
@@ -52,6 +54,10 @@ class Train:
     """At the end, film a game into OUT/video.mp4, where the environment can be drawn."""
     ignore_memory_limit: bool = False
     """Start even if a full memory would not fit in RAM."""
+    vae_frames: int = VAEConfig.frames
+    """With --embedding vae and no --vae: frames of a random policy that the run's own VAE is trained on, its first."""
+    vae_steps: int = VAEConfig.steps
+    """With --embedding vae and no --vae: steps of that training."""
     agent: AgentConfig = field(default_factory=AgentConfig)
     environment: EnvConfig = field(default_factory=EnvConfig)
 
@@ -89,6 +95,56 @@ class Plot:
 
 
 @dataclass(frozen=True)
+class VaeTrain:
+    """Train a VAE on frames of a random policy. Defaults are the recipe of the paper's appendix."""
+
+    envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
+    """Environments that show pictures; several are trained side by side on a GPU, in OUT/ENV."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Where the encoder goes; None stands for runs/vae/ENV."""
+    data: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Where the frames lie, or will lie (7 GB for a million); None stands for OUT."""
+    seed: int = 0
+    """Makes the VAE: games, actions, first weights, minibatches."""
+    resume: bool = False
+    """Go on from where a training in OUT was stopped; begin where there is none."""
+    device: DeviceName = AgentConfig.device
+    """Where to train: cpu, or cuda for an NVIDIA GPU."""
+    frame_stack: int = EnvConfig.frame_stack
+    """Atari: frames in an observation."""
+    sticky_actions: float = EnvConfig.sticky_actions
+    """Atari: chance, in each frame, that the last action is repeated."""
+    recipe: VAEConfig = field(default_factory=VAEConfig)
+
+
+@dataclass(frozen=True)
+class VaeShow:
+    """Show what a VAE makes of frames that it was not trained on: their costs, and a picture of some of them."""
+
+    env: Annotated[Positional[str], arg(metavar="ENV")]
+    """Environment whose frames are shown."""
+    vae: Annotated[str | None, arg(metavar="DIR|NAME")] = None
+    """A directory that `mfec vae train` wrote, or the name of an encoder that ships; None stands for ENV."""
+    out: Path = Path("reconstructions.png")
+    """The picture: .png, .pdf or .svg."""
+    frames: int = 10_000
+    """Frames of a random policy to take the costs over."""
+    seed: int = 0
+    """Makes the games, others than those of any training."""
+    device: DeviceName = AgentConfig.device
+    """Where to compute: cpu or cuda."""
+    json: bool = False
+    """Print JSON."""
+
+
+@dataclass(frozen=True)
+class Vae:
+    """Train variational autoencoders, and look at what they see."""
+
+    action: Annotated[VaeTrain, subcommand("train")] | Annotated[VaeShow, subcommand("show")]
+
+
+@dataclass(frozen=True)
 class Envs:
     """List the environments that can be named."""
 
@@ -101,6 +157,7 @@ class Command:
         Annotated[Train, subcommand("train")]
         | Annotated[Evaluate, subcommand("evaluate")]
         | Annotated[Plot, subcommand("plot")]
+        | Annotated[Vae, subcommand("vae")]
         | Annotated[Envs, subcommand("envs")]
     )
 
@@ -123,6 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _evaluate(command)
             case Plot():
                 return _plot(command)
+            case Vae(VaeTrain() as action):
+                return _train_vaes(action)
+            case Vae(VaeShow() as action):
+                return _show_vae(action)
             case Envs():
                 return _envs()
     except KeyboardInterrupt:
@@ -137,7 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(command: Train) -> int:
     from rich.console import Console
 
-    from mfec.experiments.train import Stopped, train
+    from mfec.experiments.stopping import Stopped
+    from mfec.experiments.train import train
 
     console = Console()
     if not command.envs:
@@ -154,7 +216,7 @@ def _train(command: Train) -> int:
             return _say_how_to_resume(command, out)
         _draw_curve(out, out / "curve.png", console)
         return 0
-    config = RunConfig(command.envs[0], command.total_frames, command.seed, command.agent, command.environment)
+    config = _run_config(command, command.envs[0], command.seed)
     try:
         directory = train(
             config,
@@ -204,10 +266,7 @@ def _train_fleet(
     """Names of the runs that failed, and of those that were stopped."""
     from mfec.experiments.fleet import Member, train_fleet
 
-    members = [
-        Member(name, RunConfig(env, command.total_frames, seed, command.agent, command.environment), out / place)
-        for name, (env, seed, place) in runs.items()
-    ]
+    members = [Member(name, _run_config(command, env, seed), out / place) for name, (env, seed, place) in runs.items()]
     train_fleet(
         members,
         resume=command.resume,
@@ -237,6 +296,9 @@ def _settings(command: Train) -> list[str]:
         options += ["--checkpoint-frames", str(command.checkpoint_frames)]
     if not command.video:
         options += ["--no-video"]
+    for name in ("vae_frames", "vae_steps"):
+        if getattr(command, name) != getattr(Train, name):
+            options += [f"--{name.replace('_', '-')}", str(getattr(command, name))]
     if command.ignore_memory_limit:
         options += ["--ignore-memory-limit"]
     for given, default in ((command.agent, AgentConfig()), (command.environment, EnvConfig())):
@@ -244,6 +306,88 @@ def _settings(command: Train) -> list[str]:
             if value != getattr(default, name):
                 options += [f"--{name.replace('_', '-')}", str(value)]
     return options
+
+
+def _run_config(command: Train, env: str, seed: int) -> RunConfig:
+    agent = replace(command.agent, vae=command.agent.vae.replace("{env}", _folder(env)))
+    if agent.vae and agent.embedding == "auto":
+        agent = replace(agent, embedding="vae")
+    vae = VAEConfig(frames=command.vae_frames, steps=command.vae_steps)
+    return RunConfig(env, command.total_frames, seed, agent, command.environment, vae)
+
+
+def _train_vaes(command: VaeTrain) -> int:
+    from rich.console import Console
+
+    from mfec.experiments.stopping import Stopped
+    from mfec.experiments.vae import VAEJob, train_vaes
+
+    console = Console()
+    envs = list(dict.fromkeys(command.envs))
+    environment = EnvConfig(frame_stack=command.frame_stack, sticky_actions=command.sticky_actions)
+    out = command.out or Path("runs", "vae", *([_folder(envs[0])] if len(envs) == 1 else []))
+    jobs = [
+        VAEJob(
+            env,
+            out / _folder(env) if len(envs) > 1 else out,
+            command.recipe,
+            environment,
+            command.seed,
+            command.data and (command.data / _folder(env) if len(envs) > 1 else command.data),
+        )
+        for env in envs
+    ]
+    try:
+        train_vaes(jobs, device=command.device, resume=command.resume, console=console)
+    except Stopped:
+        given = [argument for argument in sys.argv[1:] if argument != "--resume"]
+        print(f"stopped, and saved; go on with\n  {shlex.join(['mfec', *given, '--resume'])}")
+        return STOPPED
+    for job in jobs:
+        _draw_vae(job, console)
+    return 0
+
+
+def _draw_vae(job: VAEJob, console: Console) -> None:
+    """The pictures of a VAE that was trained, and what it costs to send frames that it was not trained on."""
+    from mfec.embeddings import VAE
+    from mfec.experiments.frames import held_out_frames
+    from mfec.experiments.vae import VAEDirectory
+    from mfec.figures.vae import draw_costs, draw_reconstructions
+
+    directory = VAEDirectory(job.out)
+    frames = held_out_frames(job.env, job.environment, SHOWN_FRAMES, job.seed)
+    pictures = [
+        draw_costs(directory.costs(), directory.loss_picture),
+        draw_reconstructions(VAE.load(job.out), frames, directory.reconstructions),
+    ]
+    for picture in pictures:
+        console.print(f"picture: {picture}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_vae(command: VaeShow) -> int:
+    from mfec.embeddings import VAE
+    from mfec.experiments.frames import held_out_frames
+    from mfec.figures.vae import draw_reconstructions
+
+    if command.frames < 1:
+        raise ValueError(f"frames must be at least 1, not {command.frames}")
+    vae = VAE.load(command.vae or command.env, device=command.device)
+    environment = EnvConfig()
+    shape = vae.observation_shape
+    if len(shape) == 3 and not vae.architecture.colours_last:
+        environment = EnvConfig(frame_stack=shape[0])
+    frames = held_out_frames(command.env, environment, command.frames, command.seed)
+    vae.check_fits(frames.dtype, frames.shape[1:])
+    correction, communication = vae.costs(frames)
+    picture = draw_reconstructions(vae, frames, command.out)
+    if command.json:
+        print(json.dumps({"frames": len(frames), "correction": correction, "communication": communication}))
+        return 0
+    print(f"held-out frames: {len(frames):,} of {command.env}, a random policy")
+    print(f"correction cost: {correction:,.1f} nats, communication cost: {communication:,.1f} nats a frame")
+    print(f"picture: {picture}")
+    return 0
 
 
 def _draw_curve(runs: Path, out: Path, console: Console) -> None:

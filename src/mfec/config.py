@@ -7,7 +7,7 @@ from typing import Literal
 
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 
-EmbeddingName = Literal["auto", "random_projection", "identity"]
+EmbeddingName = Literal["auto", "random_projection", "vae", "identity"]
 IndexName = Literal["exact", "cells", "graph", "cuda", "auto"]
 DeviceName = Literal["cpu", "cuda"]
 Eviction = Literal["updated", "used"]
@@ -33,7 +33,12 @@ class AgentConfig:
     capacity: int = 1_000_000
     """Entries in each action's buffer."""
     embedding: EmbeddingName = "auto"
-    """From observation to state; auto projects observations of more than --dim numbers, takes others as they are."""
+    """From observation to state; auto is vae where --vae names an encoder, else it projects observations of more than
+    --dim numbers and takes others as they are."""
+    vae: str = ""
+    """Encoder of --embedding vae: a directory that `mfec vae train` wrote, or the name of one that ships (qbert, ...);
+    {env} stands for the environment. Without one, a run first plays at random and trains its own (--vae-frames,
+    --vae-steps)."""
     dim: int = 64
     """Numbers in a projected state."""
     index: IndexName = "auto"
@@ -60,6 +65,8 @@ class AgentConfig:
     def __post_init__(self) -> None:
         if self.k < 1 or self.capacity < 1 or self.dim < 1:
             raise ValueError("k, capacity and dim must be at least 1")
+        if self.vae and self.embedding not in ("auto", "vae"):
+            raise ValueError(f"an encoder ({self.vae!r}) is for the embedding vae, not for {self.embedding}")
         if not 0.0 < self.gamma <= 1.0:
             raise ValueError(f"gamma must lie above 0 and not above 1, not {self.gamma}")
         if not 0.0 < self.recall <= 1.0:
@@ -102,6 +109,33 @@ class EnvConfig:
 
 
 @dataclass(frozen=True)
+class VAEConfig:
+    """How a VAE is trained. The defaults are the recipe in the paper's appendix."""
+
+    frames: int = 1_000_000
+    """Frames of a random policy to train on."""
+    steps: int = 400_000
+    """Steps of stochastic gradient descent."""
+    minibatch: int = 100
+    """Frames in a step."""
+    step_size: float = 1e-5
+    """Step size of RMSProp."""
+    latents: int = 32
+    """Numbers in a message z; a state has a mean and a log-standard-deviation for each."""
+    channels: tuple[int, ...] = (32, 32, 64, 64)
+    """Maps of the encoder's four convolutions; the decoder's are mirrored."""
+    hidden: int = 512
+    """Units of the fully connected layers."""
+
+    def __post_init__(self) -> None:
+        for name in ("frames", "steps", "minibatch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0.0 < self.step_size < 1.0:
+            raise ValueError(f"step_size must lie between 0 and 1, not {self.step_size}")
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """Everything that makes a run; the run directory keeps it in `config.toml`."""
 
@@ -110,9 +144,20 @@ class RunConfig:
     seed: int = 0
     agent: AgentConfig = field(default_factory=AgentConfig)
     environment: EnvConfig = field(default_factory=EnvConfig)
+    vae: VAEConfig = field(default_factory=VAEConfig)
 
     def __post_init__(self) -> None:
         if self.total_frames < 1:
             raise ValueError(f"total_frames must be at least 1, not {self.total_frames}")
+        if self.trains_vae and self.total_frames <= self.vae.frames:
+            raise ValueError(
+                f"the first {self.vae.frames:,} frames train the VAE, so total_frames must be more than that, not "
+                f"{self.total_frames:,}; or name an encoder (--vae)"
+            )
         if self.seed < 0:
             raise ValueError(f"a seed must not be negative, and {self.seed} is")
+
+    @property
+    def trains_vae(self) -> bool:
+        """Whether the run begins with a random policy, on whose frames it trains a VAE of its own."""
+        return self.agent.embedding == "vae" and not self.agent.vae

@@ -11,8 +11,9 @@ from typing import Any
 
 from mfec import __version__
 from mfec.checkpoint import MANIFEST
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
 from mfec.errors import MfecError
+from mfec.toml import flat, to_toml
 
 EPISODES = ("frames", "episode", "return", "length_frames")
 PROGRESS = (
@@ -45,6 +46,7 @@ class RunDirectory:
         self.checkpoint = self.path / "checkpoint"
         self.curve = self.path / "curve.png"
         self.video = self.path / "video.mp4"
+        self.vae = self.path / "vae"  # where the run trains one of its own
 
     @property
     def exists(self) -> bool:
@@ -69,7 +71,7 @@ class RunDirectory:
     def write_config(self, config: RunConfig) -> None:
         """Write `config.toml`, atomically: a directory that has one is a run."""
         draft = self.config_file.with_suffix(".toml.draft")
-        draft.write_text(_to_toml({"mfec": __version__, **asdict(config)}))
+        draft.write_text(to_toml({"mfec": __version__, **_settings(config)}))
         os.replace(draft, self.config_file)
 
     def read_config(self) -> RunConfig:
@@ -80,7 +82,8 @@ class RunDirectory:
             values = tomllib.loads(self.config_file.read_text())
             values.pop("mfec")
             agent, environment = AgentConfig(**values.pop("agent")), EnvConfig(**values.pop("environment"))
-            return RunConfig(**values, agent=agent, environment=environment)
+            vae = vae_config(values.pop("vae", {}))
+            return RunConfig(**values, agent=agent, environment=environment, vae=vae)
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise RunDirectoryError(f"{self.config_file} cannot be read: {error}") from None
 
@@ -91,12 +94,12 @@ class RunDirectory:
         run with `auto` that comes from a GPU to a CPU may come to search cells there; `exact` keeps it as it was.)
         """
         before = self.read_config()
-        ours, theirs = _flat(asdict(replace(before, total_frames=1))), _flat(asdict(config))
+        ours, theirs = flat(_settings(before)), flat(_settings(config))
         indexes = {before.agent.resolved_index(), config.agent.resolved_index()}
         free = {"total_frames", "device", *(("index",) if indexes <= {"exact", "cuda"} else ())}
         for name, value in theirs.items():
             resolved = name == "embedding" and value == "auto"
-            if name not in free and not resolved and ours[name] != value:
+            if name not in free and not resolved and ours.get(name, value) != value:
                 raise RunDirectoryError(
                     f"{self.path} was begun with {name} = {ours[name]}, it cannot go on with {value}"
                 )
@@ -167,26 +170,14 @@ def _replace_lines(file: Path, lines: list[str]) -> None:
     os.replace(draft, file)
 
 
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat.update(value if isinstance(value, dict) else {name: value})
-    return flat
+def vae_config(values: dict[str, Any]) -> VAEConfig:
+    """The recipe of a VAE as TOML has it."""
+    return VAEConfig(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
-def _to_toml(values: dict[str, Any]) -> str:
-    """A flat table with tables below it, in TOML."""
-    lines = [f"{name} = {_toml_value(value)}" for name, value in values.items() if not isinstance(value, dict)]
-    for name, table in values.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """All settings; those of a VAE only where the run trains one."""
+    settings = asdict(config)
+    if not config.trains_vae:
+        del settings["vae"]
+    return settings

@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mfec.config import DeviceName
-from mfec.device.channel import Channel, DeviceError, Found, Seen
+from mfec.device.channel import Channel, DeviceEncoder, DeviceError, Found, Seen
 
 if TYPE_CHECKING:
     from mfec.device.engine import Engine
 
-__all__ = ["Channel", "DeviceError", "Found", "Seen", "device_name", "free_on_device", "open_channel", "start_engine"]
+__all__ = [
+    "Channel",
+    "DeviceEncoder",
+    "DeviceError",
+    "Found",
+    "Seen",
+    "device_name",
+    "free_on_device",
+    "open_channel",
+    "start_engine",
+]
 
 
 def start_engine(device: str) -> Engine:

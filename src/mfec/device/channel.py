@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +27,20 @@ class Found:
     unsure: NDArray[np.bool_]  # (n, n_actions): more entries may be as near as these
 
 
+class DeviceEncoder(Protocol):
+    """An embedding that a device can take over; it travels between processes."""
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal encoders: those of several runs are one on the device."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]: ...
+
+    def on(self, device: str) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
+        """From observations, uint8 (n, *observation_shape), to states, float32 (n, dim), by that device."""
+
+
 class Channel(Protocol):
     """What a run asks of the device, in this process or in the one that owns the device."""
 
@@ -36,6 +51,9 @@ class Channel(Protocol):
 
     def project_with(self, weights: NDArray[np.float32]) -> None:
         """From now on look-ups of bytes are projected by these weights, float32 (observation size, dim)."""
+
+    def encode_with(self, encoder: DeviceEncoder) -> None:
+        """From now on look-ups of bytes are encoded by this."""
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Put states, float32 (n, dim), into these slots; of two for the same slot the later one stays."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from mfec.device.buffers import ActionBuffers
-from mfec.device.channel import Found
+from mfec.device.channel import DeviceEncoder, Found
 from mfec.device.plain import search_plain, squared_distances
 from mfec.device.plan import Plan
 
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
 MOST_QUERIES = 32  # that share one pass over a buffer
 
 
+Encoder = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # (n, size) to (n, dim)
+
+
 @dataclass
 class Run:
-    """What the device holds of one run: its action buffers, and its projection where it has one."""
+    """What the device holds of one run: its action buffers, and its projection or encoder where it has one."""
 
     buffers: ActionBuffers
     weights: torch.Tensor | None = None  # float32 (observation size, dim), multiples of 2**-20
+    encoder: Encoder | None = None
 
 
 @dataclass(frozen=True)
@@ -54,13 +59,22 @@ class Engine:
         interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         self.triton = importlib.util.find_spec("triton") is not None and (self.device.type == "cuda" or interpreted)
         self._launches: Launches | None = None
+        self._encoders: dict[str, Encoder] = {}  # by digest
 
     def add_run(self, n_actions: int, capacity: int, dim: int) -> Run:
         """Room for the buffers of a run."""
         return Run(ActionBuffers(n_actions, capacity, dim, self.device))
 
+    def add_encoder(self, encoder: DeviceEncoder) -> Encoder:
+        """Room for an encoder; equal ones share it."""
+        if encoder.digest not in self._encoders:
+            encode, shape = encoder.on(self.device.type), encoder.observation_shape
+            self._encoders[encoder.digest] = lambda seen: encode(seen.reshape(-1, *shape))
+        return self._encoders[encoder.digest]
+
     def look_up(self, requests: list[Request]) -> list[Found]:
         """What all requests find, in one go for those of the same k and shape."""
+        requests = _encoded(requests)
         answers: dict[int, Found] = {}
         alike: dict[tuple[Any, ...], list[int]] = {}
         for i, request in enumerate(requests):
@@ -108,6 +122,23 @@ class Engine:
             slots, squared, unsure = search_plain(request.run.buffers, states, request.wanted, request.k)
             found.append(Found(states.cpu().numpy(), slots, squared, unsure))
         return found
+
+
+def _encoded(requests: list[Request]) -> list[Request]:
+    """The same requests, with states for observations where an encoder makes them: one batch for each encoder."""
+    by_encoder: dict[Encoder, list[int]] = {}
+    for i, request in enumerate(requests):
+        if request.run.encoder is not None and request.seen.dtype == np.uint8:
+            by_encoder.setdefault(request.run.encoder, []).append(i)
+    requests = list(requests)
+    for encode, members in by_encoder.items():
+        states = encode(np.concatenate([requests[i].seen for i in members]))
+        row = 0
+        for i in members:
+            rows = len(requests[i].seen)
+            requests[i] = replace(requests[i], seen=states[row : row + rows])
+            row += rows
+    return requests
 
 
 def _weights(request: Request) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from mfec.config import DeviceName
-from mfec.device.channel import DeviceError, Found
+from mfec.device.channel import DeviceEncoder, DeviceError, Found
 from mfec.device.engine import Engine, Request, Run
 
 
@@ -35,6 +35,10 @@ class LocalChannel:
     def project_with(self, weights: NDArray[np.float32]) -> None:
         """From now on look-ups of bytes are projected by these weights."""
         self.run.weights = torch.from_numpy(np.array(weights)).to(self._engine.device)
+
+    def encode_with(self, encoder: DeviceEncoder) -> None:
+        """From now on look-ups of bytes are encoded by this."""
+        self.run.encoder = self._engine.add_encoder(encoder)
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Put states into these slots."""

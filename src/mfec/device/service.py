@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.config import DeviceName
-from mfec.device.channel import DeviceError, Found
+from mfec.device.channel import DeviceEncoder, DeviceError, Found
 from mfec.device.desk import ASKED, Desk, DeskShape
 
 OWNER_ENDED = "the process that owns the device has ended"
@@ -34,6 +34,10 @@ class PipeChannel:
     def project_with(self, weights: NDArray[np.float32]) -> None:
         """From now on look-ups of bytes are projected by these weights."""
         self._ask("project_with", weights)
+
+    def encode_with(self, encoder: DeviceEncoder) -> None:
+        """From now on look-ups of bytes are encoded by this."""
+        self._ask("encode_with", encoder)
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Put states into these slots."""

@@ -9,12 +9,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from mfec.config import EmbeddingName
+from mfec.config import EmbeddingName, VAEConfig
 from mfec.embeddings.identity import Identity
 from mfec.embeddings.random_projection import RandomProjection
+from mfec.embeddings.vae import VAE
 
 __all__ = [
     "EMBEDDINGS",
+    "VAE",
     "Embedding",
     "Identity",
     "RandomProjection",
@@ -47,13 +49,22 @@ class Embedding(Protocol):
 
 
 def resolve_embedding(
-    name: EmbeddingName, space: spaces.Box | spaces.Discrete[Any], dim: int
+    name: EmbeddingName, space: spaces.Box | spaces.Discrete[Any], dim: int, vae: str = ""
 ) -> tuple[EmbeddingName, int]:
     """The embedding that `auto` stands for, and the numbers in its states; `dim` is the size of a projection.
 
-    `auto` projects observations of more than `dim` numbers and takes the others as they are.
+    `auto` takes the encoder `vae` where one is named, else it projects observations of more than `dim` numbers and takes
+    the others as they are.
     """
     size = _size(space)
+    if vae and name == "auto":
+        name = "vae"
+    if name == "vae":
+        if not vae:
+            return name, 2 * VAEConfig.latents
+        encoder = VAE.load(vae)
+        encoder.check_fits(space.dtype, space.shape)
+        return name, encoder.dim
     if name == "auto":
         name = "random_projection" if size > dim and isinstance(space, spaces.Box) else "identity"
     if name not in EMBEDDINGS:
@@ -62,10 +73,21 @@ def resolve_embedding(
 
 
 def make_embedding(
-    name: EmbeddingName, space: spaces.Box | spaces.Discrete[Any], dim: int, seed: np.random.SeedSequence
+    name: EmbeddingName,
+    space: spaces.Box | spaces.Discrete[Any],
+    dim: int,
+    seed: np.random.SeedSequence,
+    vae: str = "",
 ) -> Embedding:
     """The embedding of that name for observations of that space; `dim` is the size of a projection."""
-    name, dim = resolve_embedding(name, space, dim)
+    name, dim = resolve_embedding(name, space, dim, vae)
+    if name == "vae":
+        if not vae:
+            raise ValueError(
+                "the embedding 'vae' needs an encoder: vae='qbert' names one that ships, vae='DIR' one that "
+                "`mfec vae train` wrote"
+            )
+        return VAE.load(vae)
     one_hot = isinstance(space, spaces.Discrete)
     if name == "identity":
         return Identity(dim, one_hot=one_hot)
@@ -78,7 +100,7 @@ def _size(space: spaces.Box | spaces.Discrete[Any]) -> int:
 
 def restore_embedding(name: str, tensors: dict[str, NDArray[Any]]) -> Embedding:
     """The embedding of that name of which `tensors()` were kept."""
-    kinds: dict[str, type[Embedding]] = {"random_projection": RandomProjection, "identity": Identity}
+    kinds: dict[str, type[Embedding]] = {"random_projection": RandomProjection, "vae": VAE, "identity": Identity}
     if name not in kinds:
         raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(kinds)}")
     return kinds[name].restore(tensors)

@@ -37,7 +37,6 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
-    frame_skip = FRAME_SKIP
 
     def __init__(
         self,
@@ -47,7 +46,9 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         frame_stack: int = EnvConfig.frame_stack,
         sticky_actions: float = EnvConfig.sticky_actions,
         max_frames: int = EnvConfig.max_frames,
+        frame_skip: int = FRAME_SKIP,
     ) -> None:
+        """frame_skip: frames in a step. With 1 every frame is shown, like any other the maximum of it and the last."""
         EnvConfig(frame_stack=frame_stack, sticky_actions=sticky_actions, max_frames=max_frames)  # checks them
         if n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {n_envs}")
@@ -63,6 +64,7 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
                 own.stop - own.start,
                 num_threads=min(own.stop - own.start, cores),
                 stack_num=frame_stack,
+                frameskip=frame_skip,
                 repeat_action_probability=sticky_actions,
                 max_num_frames_per_episode=max_frames,
                 reward_clipping=False,
@@ -71,7 +73,11 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             )
             for own in self.groups
         ]
+        self.frame_skip = frame_skip
+        self._last_frames: list[Observation | None] = [None] * len(self.groups)  # where steps are single frames
         self._in_flight = [False] * len(self.groups)
+        if frame_skip == 1 and frame_stack > 1:
+            raise ValueError("stacked frames need the frames between them: frame_stack must be 1 where frame_skip is 1")
         self._shown: list[tuple[Observation, Info] | None] = [None] * len(self.groups)  # last, by each group
         self.num_envs = n_envs
         self.single_action_space = self._natives[0].single_action_space
@@ -136,19 +142,30 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             if not mask.all():
                 raise gymnasium.error.AlreadyPendingCallError(f"group {group} is making a step", "reset")
             self.receive(group)
-        resets = self._resets[self.groups[group]]
+        resets, begun = self._resets[self.groups[group]], mask
         while mask.any():
             observations, info = self._natives[group].reset(seed=seeds[mask], options={"reset_mask": mask})
             resets[mask] = np.where(seeds[mask] >= 0, 1, resets[mask] + 1)
             mask = mask & self._skips[(resets - 1) % len(self._skips)]
             seeds = np.full_like(seeds, -1)
-        self._show(group, observations, info)
+        self._show(group, observations, info, begun)
 
-    def _show(self, group: int, observations: Observation, info: Info) -> tuple[Observation, Info]:
+    def _show(
+        self, group: int, observations: Observation, info: Info, begun: NDArray[np.bool_] | None = None
+    ) -> tuple[Observation, Info]:
         observations = observations.reshape(-1, *(self.single_observation_space.shape or ()))
+        if self.frame_skip == 1:
+            observations = self._with_last_frame(group, observations, begun)
         info = {**info, "env_id": info["env_id"] + self.groups[group].start}
         self._shown[group] = observations, info
         return observations, info
+
+    def _with_last_frame(self, group: int, frames: Observation, begun: NDArray[np.bool_] | None) -> Observation:
+        last, self._last_frames[group] = self._last_frames[group], frames
+        if begun is None:
+            return np.maximum(frames, last)  # type: ignore[arg-type]
+        shown = self._shown[group]
+        return frames if shown is None else np.where(begun[:, None, None], frames, shown[0])
 
 
 @cache

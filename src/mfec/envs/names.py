@@ -10,13 +10,16 @@ import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from mfec.config import EnvConfig
-from mfec.envs.atari import atari_games, make_atari
+from mfec.envs.atari import AtariVector, atari_games, make_atari
 
 
 def make_env(
-    name: str, config: EnvConfig | None = None, *, render_mode: str | None = None
+    name: str, config: EnvConfig | None = None, *, render_mode: str | None = None, every_frame: bool = False
 ) -> gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]:
-    """The environment of that name: one for `n_envs=1`, else a vector environment."""
+    """The environment of that name: one for `n_envs=1`, else a vector environment.
+
+    every_frame: a vector of Atari games shows every frame, and a step is one of them.
+    """
     config = config or EnvConfig()
     if _is_gymnasium_id(name):
         if config != EnvConfig(n_envs=config.n_envs):
@@ -29,6 +32,9 @@ def make_env(
             return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         except gymnasium.error.Error as error:
             raise ValueError(f"{name} cannot be made: {error}") from None
+    if every_frame:
+        settings = {name: value for name, value in vars(config).items() if name != "n_envs"}
+        return AtariVector(name, config.n_envs, **settings, frame_skip=1)
     return make_atari(
         name,
         n_envs=None if config.n_envs == 1 else config.n_envs,
@@ -46,6 +52,11 @@ def env_names() -> dict[str, list[str]]:
     except ImportError:
         games = []
     return {"Atari games (extra `atari`)": games, "Gymnasium environments": sorted(gymnasium.registry)}
+
+
+def is_atari(name: str) -> bool:
+    """Whether the name is that of an Atari game; one that is nothing's is an error."""
+    return not _is_gymnasium_id(name)
 
 
 def _is_gymnasium_id(name: str) -> bool:

@@ -68,21 +68,19 @@ class RunDisplay(Protocol):
         """A line above the progress."""
 
 
-class Display:
-    """Shows frames, speed, the mean of the last 100 games, exact matches, memory and the time left.
+class Line:
+    """One line of progress: live on a terminal, printed every few seconds elsewhere.
 
     What the package logs meanwhile, such as a change of the neighbour index, is shown above.
     """
 
-    def __init__(self, total_frames: int, console: Console) -> None:
-        self._total_frames = total_frames
+    def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._every = LIVE_SECONDS if self._live else PLAIN_SECONDS
         self._shown_at = time.perf_counter()
-        self._shown_frames = -1
+        self._shown_amount = -1.0
         self._speed = 0.0
-        self._exact = 0.0
         self._handler = LogTo(self.say)
 
     def __enter__(self) -> Self:
@@ -101,25 +99,25 @@ class Display:
         if self._live:
             self._live.stop()
 
-    def update(self, agent: MFEC) -> None:
-        """Show the agent's progress, if it is time to."""
+    def speed(self, amount: float, *, done: bool) -> float | None:
+        """How much comes in a second now, if it is time to show it; None if not."""
         now = time.perf_counter()
-        if self._shown_frames < 0:
-            self._shown_frames = agent.frames
-        done = agent.frames >= self._total_frames
+        if self._shown_amount < 0:
+            self._shown_amount = amount
         if now - self._shown_at < self._every and not done:
-            return
-        speed = (agent.frames - self._shown_frames) / max(now - self._shown_at, 1e-9)
+            return None
+        speed = (amount - self._shown_amount) / max(now - self._shown_at, 1e-9)
         self._speed = speed if self._speed == 0.0 else 0.8 * self._speed + 0.2 * speed
-        self._shown_at, self._shown_frames = now, agent.frames
-        progress = Progress.of(agent, self._exact)
-        self._exact = progress.exact
-        parts = self._parts(progress)
+        self._shown_at, self._shown_amount = now, amount
+        return self._speed
+
+    def show(self, parts: list[str]) -> None:
+        """Show these parts; a narrow terminal gets two lines of them."""
         line = "  ".join(parts)
         if self._live is None:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
             return
-        if len(line) > self._console.width:  # a narrow terminal gets two lines
+        if len(line) > self._console.width:
             line = "  ".join(parts[:3]) + "\n" + "  ".join(parts[3:])
         self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
@@ -127,11 +125,28 @@ class Display:
         """A line above the progress."""
         self._console.print(message, style="bold", highlight=False, markup=False, soft_wrap=True)
 
-    def _parts(self, now: Progress) -> list[str]:
-        left = int((self._total_frames - now.frames) / self._speed) if self._speed else 0
+
+class Display(Line):
+    """Shows frames, speed, the mean of the last 100 games, exact matches, memory and the time left."""
+
+    def __init__(self, total_frames: int, console: Console) -> None:
+        super().__init__(console)
+        self._total_frames = total_frames
+        self._exact = 0.0
+
+    def update(self, agent: MFEC) -> None:
+        """Show the agent's progress, if it is time to."""
+        speed = self.speed(agent.frames, done=agent.frames >= self._total_frames)
+        if speed is not None:
+            progress = Progress.of(agent, self._exact)
+            self._exact = progress.exact
+            self.show(self._parts(progress, speed))
+
+    def _parts(self, now: Progress, speed: float) -> list[str]:
+        left = int((self._total_frames - now.frames) / speed) if speed else 0
         return [
             f"{now.frames:,}/{self._total_frames:,} frames",
-            f"{self._speed:,.0f}/s",
+            f"{speed:,.0f}/s",
             f"mean of last {now.games} games {now.score()}",
             f"exact {now.exact:.0%}",
             f"memory {now.entries:,} ({now.fill:.1%} full, {show_bytes(now.nbytes)})",

@@ -32,6 +32,9 @@ from mfec.errors import MfecError
 from mfec.experiments.display import LOG, LogTo, Progress
 from mfec.experiments.fleet_display import FleetDisplay
 from mfec.experiments.ram import refuse_what_cannot_fit
+from mfec.experiments.stopping import Stopped
+from mfec.experiments.vae import train_vaes, vae_of_run
+from mfec.run_directory import RunDirectory
 
 REPORT_SECONDS = 0.5  # between two reports of a run's progress
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -65,8 +68,21 @@ def train_fleet(
     devices = {member.config.agent.device for member in members}
     if len(devices) != 1:
         raise ValueError(f"the runs of a fleet share one device, not {', '.join(sorted(devices))}")
-    service = Service(devices.pop())
+    device = devices.pop()
+    service = Service(device)
     refuse_what_cannot_fit([member.config for member in members], console, ignore=ignore_memory_limit)
+    own_vaes = [
+        vae_of_run(member.config, directory)
+        for member in members
+        if member.config.trains_vae and not (directory := RunDirectory(member.out)).has_checkpoint
+    ]
+    if own_vaes:
+        try:
+            train_vaes(own_vaes, device=device, resume=resume, console=console)
+        except Stopped:
+            for member in members:
+                member.outcome = "stopped"
+            return
     _Fleet(members, service, console).train(resume, checkpoint_frames)
 
 
@@ -177,7 +193,7 @@ def _play(pipe: Connection[Any, Any], config: RunConfig, out: Path, resume: bool
     for number in STOP_SIGNALS:  # until it plays, there is nothing to save
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    from mfec.experiments.train import Stopped, train
+    from mfec.experiments.train import train
 
     outcome, reason = "failed", ""
     try:

@@ -36,7 +36,7 @@ def refuse_what_cannot_fit(configs: Sequence[RunConfig], console: Console, *, ig
         if key not in shapes:
             shapes[key] = make_lanes(make_env(*key), np.random.SeedSequence(0))
         lanes = shapes[key]
-        _, dim = resolve_embedding(config.agent.embedding, lanes.observation_space, config.agent.dim)
+        _, dim = resolve_embedding(config.agent.embedding, lanes.observation_space, config.agent.dim, config.agent.vae)
         reports.append(RamReport.of(int(lanes.action_space.n), dim, config, lanes.frame_skip))
     report = reports[0] if len(reports) == 1 else RamReport.together(reports)
     console.print(report.sentence(), highlight=False, soft_wrap=True)

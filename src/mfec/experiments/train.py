@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TextIO
 
 import numpy as np
@@ -20,19 +17,17 @@ from mfec.callback import Callback, Game
 from mfec.checkpoint import CheckpointError
 from mfec.config import CHECKPOINT_FRAMES, RunConfig
 from mfec.device import Channel
-from mfec.embeddings import resolve_embedding
+from mfec.embeddings import VAE, resolve_embedding
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
 from mfec.experiments.ram import refuse_what_cannot_fit
+from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
+from mfec.experiments.vae import train_vaes, vae_of_run
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 EVERY_FRAMES = 10_000  # between rows of progress.csv
-
-
-class Stopped(Exception):
-    """The run was asked to stop; its checkpoint holds everything."""
 
 
 def train(
@@ -58,7 +53,7 @@ def train(
         raise RunDirectoryError(f"{out} already holds a run: --resume goes on with it, or choose another --out")
     env = make_env(config.env, config.environment)
     space = make_lanes(env, np.random.SeedSequence(config.seed)).observation_space
-    name, _ = resolve_embedding(config.agent.embedding, space, config.agent.dim)
+    name, _ = resolve_embedding(config.agent.embedding, space, config.agent.dim, config.agent.vae)
     config = replace(config, agent=replace(config.agent, embedding=name))
     if directory.exists:
         directory.check_same(config)
@@ -72,14 +67,21 @@ def train(
         directory.write_config(config)
         console.print(f"going on from frame {agent.frames:,}", highlight=False)
     else:
-        agent = MFEC(env, **{**vars(config.agent), "device": device or config.agent.device}, seed=config.seed)
+        settings = {**vars(config.agent), "device": device or config.agent.device}
+        if config.trains_vae:
+            if device is None:  # else it was trained before
+                train_vaes([vae_of_run(config, directory)], device=config.agent.device, resume=resume, console=console)
+            settings["embedding"] = VAE.load(directory.vae)
+        agent = MFEC(env, **settings, seed=config.seed)
+        if config.trains_vae:
+            agent.frames = config.vae.frames  # those that the VAE was trained on count
         directory.create(config)
     if agent.frames >= config.total_frames:
         said = f"{out} has all of its {config.total_frames:,} frames"
         console.print(said, highlight=False, markup=False, soft_wrap=True)
         return directory
 
-    with _stop_signals() as stop, display or Display(config.total_frames, console) as shown:
+    with stop_signals() as stop, display or Display(config.total_frames, console) as shown:
         recorder = Recorder(agent, directory, stop, shown, checkpoint_frames)
         try:
             agent.learn(config.total_frames, recorder)
@@ -182,24 +184,3 @@ class Recorder(Callback):
         agent.tally = type(tally)()
         self._steps_before = 0
         self._row_began = now
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """A list that fills when the process is asked to stop; the same signal again stops it at once.
-
-    `--seeds` sends SIGTERM on a Ctrl-C that the terminal has sent to all processes: that is not a second one.
-    """
-    asked: list[int] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if number in asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

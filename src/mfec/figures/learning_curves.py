@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.figures.pictures import check_kind, new_figure, save_figure
 from mfec.run_directory import RunDirectory, RunDirectoryError
+from mfec.toml import flat
 
 GAMES = 100  # a point of a curve is the mean of so many last games
 POINTS = 200
-KINDS = (".png", ".pdf", ".svg")
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,9 @@ def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
 
 def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     """Draw the curves of these runs into a picture; its ending says which kind (png, pdf, svg)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    if out.suffix.lower() not in KINDS:
-        raise RunDirectoryError(f"cannot draw {out}: a picture ends in {', '.join(KINDS)}")
+    check_kind(out)
     curves = learning_curves(runs)
-    figure = Figure(figsize=(6.4, 4.0 + (0.18 * len(curves) if len(curves) > 2 else 0.0)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(6.4, 4.0 + (0.18 * len(curves) if len(curves) > 2 else 0.0))
     axes = figure.add_subplot()
     for curve in curves:
         millions = curve.frames / 1e6
@@ -64,9 +60,7 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
         figure.legend(frameon=False, loc="outside upper left", fontsize="small")
     else:
         axes.legend(frameon=False, loc="upper left")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=150)
-    return out
+    return save_figure(figure, out)
 
 
 def trailing_mean(run: RunDirectory, frames: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -96,14 +90,9 @@ def _curve(label: str, runs: list[RunDirectory]) -> Curve:
 
 def _labels(settings: list[dict[str, object]]) -> list[str]:
     """For each setting the environment's name, and whatever tells it apart from the others."""
-    flat = []
-    for setting in settings:
-        own: dict[str, object] = {}
-        for name, value in setting.items():
-            own.update(value if isinstance(value, dict) else {name: value})
-        flat.append(own)
-    differing = [name for name in flat[0] if name != "env" and len({str(own[name]) for own in flat}) > 1]
-    return [", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing)]) for own in flat]
+    flattened = [flat(setting) for setting in settings]
+    differing = [name for name in flattened[0] if name != "env" and len({str(own[name]) for own in flattened}) > 1]
+    return [", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing)]) for own in flattened]
 
 
 def _count(number: int, thing: str) -> str:

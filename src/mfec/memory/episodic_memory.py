@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Update
-from mfec.device import Channel, Seen, device_name, open_channel
+from mfec.device import Channel, DeviceEncoder, Seen, device_name, open_channel
 from mfec.memory.compiled import average, enter_all, set_ticks, write_rows
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
@@ -126,6 +126,12 @@ class EpisodicMemory:
         """Let the device make states of observations, `Seen`, by these weights; False where there is no device."""
         if isinstance(self._index, CudaIndex):
             self._index.project_with(weights)
+        return isinstance(self._index, CudaIndex)
+
+    def encode_with(self, encoder: DeviceEncoder) -> bool:
+        """Let the device make states of observations, `Seen`, by this encoder; False where there is no device."""
+        if isinstance(self._index, CudaIndex):
+            self._index.encode_with(encoder)
         return isinstance(self._index, CudaIndex)
 
     # -- Eq. 2: reading -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.device import Channel, Seen
+from mfec.device import Channel, DeviceEncoder, Seen
 from mfec.memory.neighbours.stateless import StatelessIndex
 
 
@@ -36,6 +36,10 @@ class CudaIndex(StatelessIndex):
     def project_with(self, weights: NDArray[np.float32]) -> None:
         """Make states of observations by these weights, float32 (observation size, dim)."""
         self._channel.project_with(weights)
+
+    def encode_with(self, encoder: DeviceEncoder) -> None:
+        """Make states of observations by this encoder."""
+        self._channel.encode_with(encoder)
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Keep states, float32 (n, dim), in these slots."""

@@ -1,0 +1,109 @@
+"""Files of a VAE: `encoder.safetensors` and `decoder.safetensors`, each with its architecture and a checksum."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from mfec.embeddings.vae.architecture import Architecture
+from mfec.errors import MfecError
+
+Part = Literal["encoder", "decoder"]
+Tensors = dict[str, NDArray[Any]]
+VERSION = "1"
+
+
+class EncoderError(MfecError):
+    """An encoder that is not there, is damaged, or does not fit."""
+
+
+def shipped_names() -> list[str]:
+    """Names of the encoders that come with the package."""
+    return sorted(file.parent.name for file in _shipped().glob("*/encoder.safetensors"))
+
+
+def find_files(name: str | Path) -> Path:
+    """The directory of an encoder: one that ships if the name is that of one, else a directory or a file in it."""
+    if isinstance(name, str) and name in shipped_names():
+        return _shipped() / name
+    path = Path(name)
+    if path.is_file():
+        path = path.parent
+    for place in (path, path / "vae"):  # a run that made its own encoder has it in `vae`
+        if (place / "encoder.safetensors").is_file():
+            return place
+    if path.is_dir():
+        raise EncoderError(f"{path} holds no encoder.safetensors: `mfec vae train` writes one")
+    near = difflib.get_close_matches(str(name), shipped_names(), n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; these ship: {', '.join(shipped_names())}"
+    raise EncoderError(f"there is no encoder {str(name)!r}, neither a directory nor one that ships{hint}")
+
+
+def write_network(directory: Path, part: Part, tensors: Tensors, architecture: Architecture) -> Path:
+    """Write one of the two networks, atomically."""
+    whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    metadata = {
+        "format": f"mfec vae {part}",
+        "version": VERSION,
+        "architecture": json.dumps(asdict(architecture)),
+        "sha256": _sha256(whole),
+    }
+    file = directory / f"{part}.safetensors"
+    draft = file.with_suffix(".draft")
+    save_file(whole, draft, metadata=metadata)
+    draft.chmod(0o644)  # the library would leave it to its owner alone
+    os.replace(draft, file)
+    return file
+
+
+def read_network(directory: Path, part: Part) -> tuple[Architecture, Tensors]:
+    """Read one of the two networks as float32; every name, shape and byte is checked."""
+    file = directory / f"{part}.safetensors"
+    if not file.is_file():
+        raise EncoderError(f"{directory} holds no {file.name}")
+    try:
+        with safe_open(file, framework="np") as stored:
+            metadata = stored.metadata() or {}
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise EncoderError(f"{file} is damaged: {error}") from None
+    if metadata.get("format") != f"mfec vae {part}":
+        raise EncoderError(f"{file} is not the {part} of a VAE that `mfec vae train` wrote")
+    if metadata.get("version") != VERSION:
+        raise EncoderError(f"{file} has format version {metadata.get('version')!r}, this program reads {VERSION!r}")
+    try:
+        values = json.loads(metadata["architecture"])
+        architecture = Architecture(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    except (KeyError, TypeError, ValueError) as error:
+        raise EncoderError(f"{file} is damaged: its architecture cannot be read ({error})") from None
+    wanted = architecture.encoder_shapes() if part == "encoder" else architecture.decoder_shapes()
+    if {name: tensor.shape for name, tensor in tensors.items()} != wanted:
+        raise EncoderError(f"{file} is damaged: its tensors are not those of its architecture")
+    if _sha256(tensors) != metadata.get("sha256"):
+        raise EncoderError(f"{file} is damaged: its checksum does not match")
+    if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+        raise EncoderError(f"{file} cannot be used: some of its weights are not finite")
+    return architecture, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+
+
+def _shipped() -> Path:
+    return Path(str(resources.files("mfec.embeddings.vae") / "shipped"))
+
+
+def _sha256(tensors: Tensors) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].tobytes())
+    return digest.hexdigest()

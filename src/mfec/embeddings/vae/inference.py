@@ -1,0 +1,110 @@
+"""Encoding observations so that a state does not depend on the batch it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mfec.embeddings.vae.architecture import Architecture
+from mfec.embeddings.vae.networks import Decoder, Encoder, as_pictures, costs
+
+ROWS = 32  # that a GPU encodes at a time, 0.16 ms for them on an H200; 0.09 ms for one
+
+
+MINIBATCH = 250
+
+
+class Encode:
+    """Observations, uint8 (n, ...), to states, float32 (n, dim), on one device.
+
+    Libraries choose another order of sums for another size of batch. So the CPU takes one observation at a time, which
+    costs it little (0.6 ms instead of 0.5), and a GPU always as many, whatever stands in those that nobody asked for.
+    """
+
+    def __init__(self, encoder: Encoder, shape: Architecture, device: str) -> None:
+        self._encoder, self._shape, self._device = encoder, shape, device
+        self._dim = 2 * shape.latents
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if device != "cpu":
+            self._seen = torch.zeros((ROWS, *shape.observation_shape), dtype=torch.uint8, device=device)
+            self._states = torch.zeros((ROWS, self._dim), device=device)
+            self._staging = torch.zeros((ROWS, *shape.observation_shape), dtype=torch.uint8).pin_memory()
+            self._record()
+
+    @torch.inference_mode()
+    def __call__(self, observations: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """States of a batch of observations."""
+        states = np.empty((len(observations), self._dim), np.float32)
+        if self._graph is None:
+            for i, observation in enumerate(np.ascontiguousarray(observations)):
+                pictures = as_pictures(torch.from_numpy(observation[None]), self._shape)
+                states[i] = self._encoder(pictures)[0].numpy()
+            return states
+        for start in range(0, len(observations), ROWS):
+            own = observations[start : start + ROWS]
+            self._staging.numpy()[: len(own)] = own
+            self._seen.copy_(self._staging, non_blocking=True)
+            self._graph.replay()
+            states[start : start + len(own)] = self._states[: len(own)].cpu().numpy()
+        return states
+
+    def _record(self) -> None:
+        with torch.inference_mode(), _full_precision():
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # libraries set themselves up before a recording
+                for _ in range(3):
+                    self._encoder(as_pictures(self._seen, self._shape))
+            torch.cuda.current_stream().wait_stream(side)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._states.copy_(self._encoder(as_pictures(self._seen, self._shape)))
+
+
+@torch.inference_mode()
+def reconstruct(
+    encoder: Encoder, decoder: Decoder, shape: Architecture, observations: NDArray[np.uint8]
+) -> NDArray[np.float32]:
+    """Mean pictures of the messages that are the means of q(z|x), shaped like the observations."""
+    pictures = as_pictures(torch.from_numpy(np.ascontiguousarray(observations)).to(_device(encoder)), shape)
+    means, _ = decoder(encoder(pictures)[:, : shape.latents])
+    if shape.colours_last:
+        means = means.permute(0, 2, 3, 1)
+    return means.reshape(observations.shape).cpu().numpy()
+
+
+@torch.inference_mode()
+def mean_costs(
+    encoder: Encoder, decoder: Decoder, shape: Architecture, observations: NDArray[np.uint8], seed: int
+) -> tuple[float, float]:
+    """Mean correction and communication cost in nats."""
+    noise = torch.from_numpy(
+        np.random.default_rng(seed).standard_normal((len(observations), shape.latents), np.float32)
+    )
+    totals = np.zeros(2)
+    for start in range(0, len(observations), MINIBATCH):
+        some = torch.from_numpy(np.array(observations[start : start + MINIBATCH])).to(_device(encoder))
+        own_noise = noise[start : start + MINIBATCH].to(some.device)
+        totals += [float(each.double().sum()) for each in costs(encoder, decoder, as_pictures(some, shape), own_noise)]
+    correction, communication = (totals / len(observations)).tolist()
+    return correction, communication
+
+
+def _device(network: Encoder) -> torch.device:
+    return next(network.parameters()).device
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """float32 products as such: by default torch lets convolutions round to 10 bits."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
