@@ -1,8 +1,8 @@
 """How long a training step of the VAE takes, beside plain training loops on the same frames.
 
-The plain loops are what one writes first: torch's layers, autograd and torch.optim.RMSprop, step by step, with frames in
-the memory of the GPU; as torch comes, and with what its documentation recommends (TF32, channels last, cuDNN's own search
-for the fastest kernels, and bfloat16 by autocast).
+The plain loops are what one writes first: torch's layers, autograd and torch.optim.RMSprop, step by step, with frames
+in the memory of the GPU; as torch comes, and with what its documentation recommends (TF32, channels last, cuDNN's own
+search for the fastest kernels, and bfloat16 by autocast).
 
     python benchmarks/vae_training.py --device cuda --json results/benchmarks/vae_training.json
 """
@@ -21,7 +21,14 @@ import numpy as np
 import torch
 
 from mfec.config import VAEConfig
-from mfec.embeddings.vae.networks import Decoder, Encoder, as_pictures, communication_cost, correction_cost, draw_messages
+from mfec.embeddings.vae.networks import (
+    Decoder,
+    Encoder,
+    as_pictures,
+    communication_cost,
+    correction_cost,
+    draw_messages,
+)
 from mfec.embeddings.vae.training import CHUNK, Trainer
 
 RECIPE_STEPS = VAEConfig.steps

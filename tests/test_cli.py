@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mfec.cli import Evaluate, Plot, Train, main
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.cli import Evaluate, Plot, Train, VaeShow, VaeTrain, main
+from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
 from mfec.run_directory import RunDirectory
 
 
@@ -23,7 +23,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def explanations(command: str) -> dict[str, str]:
     """What the help of a command says about each option and positional argument, without its default."""
-    ended = run(command, "--help")
+    ended = run(*command.split(), "--help")
     assert ended.returncode == 0
     found: dict[str, str] = {}
     name = ""
@@ -58,21 +58,22 @@ def test_help_imports_nothing_heavy():
     """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
-    for command in ("train", "evaluate", "plot", "envs"):
+    for command in ("train", "evaluate", "plot", "vae", "envs"):
         assert command in ended.stdout
 
 
 @pytest.mark.parametrize(("command", "settings"), [
     ("train", [Train, AgentConfig, EnvConfig]), ("evaluate", [Evaluate]), ("plot", [Plot]), ("envs", []),
+    ("vae train", [VaeTrain, VAEConfig]), ("vae show", [VaeShow]),
 ])  # fmt: skip
 def test_every_option_explains_itself(command, settings):
     explained = explanations(command)
     for name, text in explained.items():
         assert re.search(r"[a-zA-Z]{2,} .*[a-zA-Z]{2,}", text) or text == "Print JSON.", f"{name}: {text!r}"
     names = {word for name in explained for word in re.findall(r"--[\w-]+", name)}
-    positional = {"envs", "directory", "directories"}
+    positional = {"env", "envs", "directory", "directories"}
     for field in (field for each in settings for field in fields(each)):
-        if field.name not in positional | {"agent", "environment"}:
+        if field.name not in positional | {"agent", "environment", "recipe"}:
             assert f"--{field.name.replace('_', '-')}" in names
     assert len([name for name in explained if not name.startswith("-")]) == (0 if command == "envs" else 1)
 
@@ -82,6 +83,7 @@ def test_explanations_are_those_of_the_settings():
     assert explanations("train")["--eviction {updated,used}"].endswith("least recently used.")
     assert explanations("evaluate")["DIR"] == "A run directory."
     assert explanations("plot")["--out PATH"] == "The picture: .png, .pdf or .svg."
+    assert explanations("vae train")["--steps INT"] == "Steps of stochastic gradient descent."
 
 
 def test_without_a_command_the_usage_is_shown(capsys):

@@ -83,9 +83,9 @@ class MFEC:
     ) -> None:
         named: Any = embedding if isinstance(embedding, str) else embedding.name
         self.config = AgentConfig(
-            k=k, gamma=gamma, epsilon=epsilon, capacity=capacity, embedding=named if named in EMBEDDINGS else "auto", vae=vae,
-            dim=dim, index=index,
-            device=device_name(device), recall=recall, eviction=eviction, update=update,
+            k=k, gamma=gamma, epsilon=epsilon, capacity=capacity,
+            embedding=named if named in EMBEDDINGS else "auto", vae=vae, dim=dim,
+            index=index, device=device_name(device), recall=recall, eviction=eviction, update=update,
             few_neighbours=few_neighbours, ties=ties, episode=episode,
         )  # fmt: skip
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)

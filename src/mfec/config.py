@@ -161,3 +161,8 @@ class RunConfig:
     def trains_vae(self) -> bool:
         """Whether the run begins with a random policy, on whose frames it trains a VAE of its own."""
         return self.agent.embedding == "vae" and not self.agent.vae
+
+
+def folder_of(env: str) -> str:
+    """The name of an environment as that of a folder."""
+    return env.replace("/", "-").replace(":", "-")

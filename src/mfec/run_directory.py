@@ -172,7 +172,8 @@ def _replace_lines(file: Path, lines: list[str]) -> None:
 
 def vae_config(values: dict[str, Any]) -> VAEConfig:
     """The recipe of a VAE as TOML has it."""
-    return VAEConfig(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    recipe: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return VAEConfig(**recipe)
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:

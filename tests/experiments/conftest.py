@@ -1,4 +1,4 @@
-"""Runs in processes of their own."""
+"""Runs in processes of their own, and VAEs small enough to be trained in seconds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+Start = Callable[..., subprocess.Popen[str]]
+
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `mfec train` in a process group of its own, as a shell on a terminal does."""
+def start_python() -> Iterator[Start]:
+    """Starts Python in a process group of its own, as a shell on a terminal does."""
     started = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "mfec", "train", *arguments],
+            [sys.executable, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -35,3 +38,47 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         except ProcessLookupError:
             continue
         process.wait()
+
+
+@pytest.fixture
+def start(start_python: Start) -> Start:
+    """Starts `mfec train`."""
+    return lambda *arguments: start_python("-m", "mfec", "train", *arguments)
+
+
+# A load of a ROM takes 0.1 seconds, and every lane has its own; a step takes some milliseconds.
+FEW = {"mfec.envs.random_play.LANES": 3, "mfec.embeddings.vae.training.CHUNK": 10, "mfec.cli.vae.SHOWN_FRAMES": 40}
+SMALL = f"""if True:
+    import sys
+    import mfec.cli.vae, mfec.envs.random_play, mfec.embeddings.vae.training, mfec.experiments.vae
+    {"; ".join(f"{name} = {value}" for name, value in FEW.items())}
+    mfec.experiments.vae.SAVE_SECONDS = 0.0
+    from mfec.cli import main
+"""
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[None]:
+    """A random policy in few lanes, chunks of few steps, pictures of few frames, torch in one thread."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # on few cores more of them wait for each other
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in FEW.items():
+            patch.setattr(name, value)
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def start_small(small: None, start_python: Start) -> Start:
+    """Starts a program in a process that is `small` too; trainings there save after every chunk."""
+    return lambda program, *arguments: start_python("-c", SMALL + program, *arguments)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -28,7 +28,8 @@ from mfec import MFEC
 from mfec.checkpoint import read_checkpoint, write_checkpoint
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig
-from mfec.experiments.train import _stop_signals, train
+from mfec.experiments.stopping import stop_signals
+from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 from .stopping import CLOCKS, stopped_after
@@ -459,7 +460,7 @@ def test_brackets_in_a_path_are_not_taken_for_colours(tmp_path):
 
 def test_a_signal_asks_to_stop_and_the_same_one_again_stops_at_once():
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    with _stop_signals() as stop:
+    with stop_signals() as stop:
         assert not stop
         os.kill(os.getpid(), signal.SIGINT)
         assert stop == [signal.SIGINT]
@@ -471,7 +472,7 @@ def test_a_signal_asks_to_stop_and_the_same_one_again_stops_at_once():
 def test_a_signal_of_another_kind_is_no_second_ctrl_c():
     """`mfec train --seeds` passes Ctrl-C on as SIGTERM to processes that a terminal has told already."""
     try:
-        with _stop_signals() as stop:
+        with stop_signals() as stop:
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGTERM)
     except KeyboardInterrupt:

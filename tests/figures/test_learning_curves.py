@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mfec.cli import main
-from mfec.config import AgentConfig, RunConfig
+from mfec.config import AgentConfig, RunConfig, VAEConfig
 from mfec.figures.learning_curves import draw_learning_curves, learning_curves
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -103,6 +103,56 @@ def test_a_run_without_a_finished_game_is_named(tmp_path):
     runs = [write_run(tmp_path / "a", [(9, 1.0)]), write_run(tmp_path / "b", [], replace(CONFIG, seed=1))]
     with pytest.raises(RunDirectoryError, match="/b has no finished game yet"):
         learning_curves(runs)
+
+
+# -- Encoders ---------------------------------------------------------------------------------------------------------
+
+READY = replace(CONFIG, agent=AgentConfig(embedding="vae", vae="/somewhere/far/away/qbert"))
+OWN = replace(CONFIG, total_frames=2_000_000, agent=AgentConfig(embedding="vae"), vae=VAEConfig(frames=1_500_000))
+
+
+def test_a_run_whose_encoder_was_ready_is_displaced_by_the_frames_of_its_training(tmp_path):
+    games = random_games(0)
+    plain, ready = (write_run(tmp_path / name, games, own) for name, own in (("a", CONFIG), ("b", READY)))
+    other_seed = write_run(tmp_path / "c", random_games(1), replace(READY, seed=1))
+    [alone] = learning_curves([ready])
+    assert alone.label == "FrozenLake-v1, displaced by 1M frames"
+    [undisplaced] = learning_curves([plain])
+    assert undisplaced.label == "FrozenLake-v1"
+    assert alone.frames.tolist() == (undisplaced.frames + 1_000_000).tolist()
+    assert alone.mean.tolist() == undisplaced.mean.tolist()
+    first, second = learning_curves([plain, ready, other_seed])
+    assert (first.label, first.seeds) == ("FrozenLake-v1, embedding identity", 1)
+    assert (second.label, second.seeds) == ("FrozenLake-v1, embedding vae, vae qbert, displaced by 1M frames", 2)
+    assert second.frames[0] == 1_000_000 + max(random_games(seed)[0][0] for seed in (0, 1))
+
+
+def test_a_run_that_trained_its_own_vae_has_counted_its_frames_already(tmp_path):
+    games = [(1_500_000 + frames, score) for frames, score in random_games(0)]
+    [curve] = learning_curves([write_run(tmp_path / "a", games, OWN)])
+    assert curve.label == "FrozenLake-v1"
+    assert (curve.frames[0], curve.frames[-1]) == (games[0][0], games[-1][0])
+    runs = [
+        RunDirectory(tmp_path / "a"),
+        write_run(tmp_path / "b", games, replace(OWN, seed=1, total_frames=1_900_000)),
+    ]
+    assert [curve.seeds for curve in learning_curves(runs)] == [2]
+
+
+def test_encoders_are_told_apart_by_as_much_of_their_names_as_it_takes(tmp_path):
+    runs = [
+        write_run(tmp_path / str(i), [(9, 1.0)], replace(CONFIG, agent=AgentConfig(embedding="vae", vae=vae)))
+        for i, vae in enumerate(["runs/first/qbert", "runs/second/qbert"])
+    ]
+    assert [curve.label for curve in learning_curves(runs)] == [
+        "FrozenLake-v1, vae runs/first/qbert, displaced by 1M frames",
+        "FrozenLake-v1, vae runs/second/qbert, displaced by 1M frames",
+    ]
+
+
+def test_the_picture_says_that_a_curve_is_displaced(tmp_path):
+    text = draw_learning_curves([write_run(tmp_path / "a", random_games(0), READY)], tmp_path / "curve.svg").read_text()
+    assert "displaced by 1M frames (1 seed)" in text
 
 
 # -- Pictures ---------------------------------------------------------------------------------------------------------

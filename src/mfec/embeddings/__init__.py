@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mfec.config import EmbeddingName, VAEConfig
 from mfec.embeddings.identity import Identity
 from mfec.embeddings.random_projection import RandomProjection
-from mfec.embeddings.vae import VAE
+from mfec.embeddings.vae import VAE, Architecture
 
 __all__ = [
     "EMBEDDINGS",
@@ -20,6 +20,7 @@ __all__ = [
     "Embedding",
     "Identity",
     "RandomProjection",
+    "check_pictures",
     "make_embedding",
     "resolve_embedding",
     "restore_embedding",
@@ -53,14 +54,15 @@ def resolve_embedding(
 ) -> tuple[EmbeddingName, int]:
     """The embedding that `auto` stands for, and the numbers in its states; `dim` is the size of a projection.
 
-    `auto` takes the encoder `vae` where one is named, else it projects observations of more than `dim` numbers and takes
-    the others as they are.
+    `auto` takes the encoder `vae` where one is named, else it projects observations of more than `dim` numbers and
+    takes the others as they are.
     """
     size = _size(space)
     if vae and name == "auto":
         name = "vae"
     if name == "vae":
         if not vae:
+            check_pictures(space)
             return name, 2 * VAEConfig.latents
         encoder = VAE.load(vae)
         encoder.check_fits(space.dtype, space.shape)
@@ -92,6 +94,13 @@ def make_embedding(
     if name == "identity":
         return Identity(dim, one_hot=one_hot)
     return RandomProjection(_size(space), dim, seed=seed, one_hot=one_hot)
+
+
+def check_pictures(space: spaces.Box | spaces.Discrete[Any]) -> None:
+    """Refuse observations that no VAE can be trained on."""
+    if space.dtype != np.uint8 or isinstance(space, spaces.Discrete):
+        raise ValueError(f"a VAE is trained on pictures of bytes, and these observations are {space}")
+    Architecture(space.shape)  # says which sizes they may have
 
 
 def _size(space: spaces.Box | spaces.Discrete[Any]) -> int:

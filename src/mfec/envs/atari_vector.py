@@ -52,6 +52,8 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         EnvConfig(frame_stack=frame_stack, sticky_actions=sticky_actions, max_frames=max_frames)  # checks them
         if n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {n_envs}")
+        if frame_skip == 1 and frame_stack > 1:
+            raise ValueError("stacked frames need the frames between them: frame_stack must be 1 where frame_skip is 1")
         import_ale()
         from ale_py.vector_env import AtariVectorEnv
 
@@ -76,8 +78,6 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         self.frame_skip = frame_skip
         self._last_frames: list[Observation | None] = [None] * len(self.groups)  # where steps are single frames
         self._in_flight = [False] * len(self.groups)
-        if frame_skip == 1 and frame_stack > 1:
-            raise ValueError("stacked frames need the frames between them: frame_stack must be 1 where frame_skip is 1")
         self._shown: list[tuple[Observation, Info] | None] = [None] * len(self.groups)  # last, by each group
         self.num_envs = n_envs
         self.single_action_space = self._natives[0].single_action_space
@@ -113,7 +113,7 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         return np.concatenate([observations for observations, _ in shown]), _joined([info for _, info in shown])
 
     def step(self, actions: NDArray[np.int64]) -> Outcome:
-        """Repeat an action for four frames in every lane."""
+        """Repeat an action for `frame_skip` frames, by default four, in every lane."""
         for group, own in enumerate(self.groups):
             self.send(group, actions[own])
         parts = [self.receive(group) for group in range(len(self.groups))]

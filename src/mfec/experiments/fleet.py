@@ -33,7 +33,7 @@ from mfec.experiments.display import LOG, LogTo, Progress
 from mfec.experiments.fleet_display import FleetDisplay
 from mfec.experiments.ram import refuse_what_cannot_fit
 from mfec.experiments.stopping import Stopped
-from mfec.experiments.vae import train_vaes, vae_of_run
+from mfec.experiments.vae import train_own_vaes
 from mfec.run_directory import RunDirectory
 
 REPORT_SECONDS = 0.5  # between two reports of a run's progress
@@ -71,14 +71,11 @@ def train_fleet(
     device = devices.pop()
     service = Service(device)
     refuse_what_cannot_fit([member.config for member in members], console, ignore=ignore_memory_limit)
-    own_vaes = [
-        vae_of_run(member.config, directory)
-        for member in members
-        if member.config.trains_vae and not (directory := RunDirectory(member.out)).has_checkpoint
-    ]
-    if own_vaes:
+    runs = [(member.config, RunDirectory(member.out)) for member in members if member.config.trains_vae]
+    begin_with_vae = [(config, directory) for config, directory in runs if not directory.has_checkpoint]
+    if begin_with_vae:
         try:
-            train_vaes(own_vaes, device=device, resume=resume, console=console)
+            train_own_vaes(begin_with_vae, device=device, resume=resume, console=console)
         except Stopped:
             for member in members:
                 member.outcome = "stopped"

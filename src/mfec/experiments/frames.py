@@ -7,18 +7,23 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 from rich.console import Console
 
 from mfec.config import EnvConfig
+from mfec.embeddings import check_pictures
+from mfec.envs import make_env
+from mfec.envs.lanes import make_lanes
 from mfec.envs.random_play import RandomPlay
 from mfec.errors import MfecError
 from mfec.experiments.display import Line, show_time
 from mfec.experiments.ram import show_bytes
 from mfec.experiments.stopping import Stopped
+from mfec.toml import flat
 
 SAVE_SECONDS = 15.0
 TRAINING, HELD_OUT = 10, 11  # what tells their games apart
@@ -36,10 +41,8 @@ def collect_frames(
     What lies there already is used, and added to where it is not complete. `stop`: fills when it is time to stop.
     """
     play = RandomPlay(env, environment, np.random.SeedSequence([seed, TRAINING]))
-    space = play.observation_space
-    if space.dtype != np.uint8 or space.shape is None or len(space.shape) < 2:
-        raise FramesError(f"a VAE is trained on pictures, and {env} shows {space}")
-    shape = (max(1, frames // play.frames_each), *space.shape)
+    check_pictures(play.observation_space)
+    shape = (max(1, frames // play.frames_each), *(play.observation_space.shape or ()))
     about = {
         "env": env,
         "environment": {name: value for name, value in vars(environment).items() if name != "n_envs"},
@@ -47,23 +50,31 @@ def collect_frames(
         "shape": list(shape),
     }
     file, progress = directory / "frames.npy", directory / "frames.json"
-    known = _read(progress)
-    if known is not None and known["about"] != about:
-        raise FramesError(f"{directory} holds other frames, {known['about']}, where {about} are asked for")
-    if known is not None and not file.is_file():
-        raise FramesError(f"{file} is missing: remove {progress.name} to collect the frames again")
-    if known is None:
+    if not progress.exists():
         _refuse_full_disk(directory, shape)
         directory.mkdir(parents=True, exist_ok=True)
-        stored = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+        stored: NDArray[np.uint8] = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+        done = 0
     else:
-        stored = _open(file, shape, "r" if known["done"] == shape[0] else "r+")
-        if known["done"] == shape[0]:
+        done, then = _read(progress, about)
+        if not file.is_file():
+            raise FramesError(f"{file} is missing: remove {progress.name} to collect the frames again")
+        stored = _open(file, shape, "r" if done == shape[0] else "r+")
+        if done == shape[0]:
             console.print(f"frames: {file}, collected before", highlight=False, markup=False, soft_wrap=True)
             return stored
-        play.restore(known["play"])
-    _collect(play, stored, known["done"] if known else 0, about, progress, console, stop)
+        try:
+            play.restore(then)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FramesError(f"{progress} cannot be read: {error!r}") from None
+    _collect(play, stored, done, about, progress, console, stop)
     return _open(file, shape, "r")
+
+
+def delete_frames(directory: Path) -> None:
+    """Delete what was collected in a directory; nothing, if nothing was."""
+    (directory / "frames.json").unlink(missing_ok=True)  # first: frames alone are no more than a beginning
+    (directory / "frames.npy").unlink(missing_ok=True)
 
 
 def _collect(
@@ -94,12 +105,18 @@ def _collect(
                 raise Stopped
 
 
+def observation_space(env: str, environment: EnvConfig) -> spaces.Box | spaces.Discrete[Any]:
+    """What the environment shows under these settings; one that cannot be made is an error."""
+    one = EnvConfig(**{**vars(environment), "n_envs": 1})
+    return make_lanes(make_env(env, one), np.random.SeedSequence(0)).observation_space
+
+
 def held_out_frames(env: str, environment: EnvConfig, count: int, seed: int) -> NDArray[np.uint8]:
     """So many observations of games that no training has seen, taken evenly from all parts of games."""
     play = RandomPlay(env, environment, np.random.SeedSequence([seed, HELD_OUT]))
     first = play.look()
-    # Games begin together, so the first frames of all lanes are alike: one in ten is taken.
     kept = [first]
+    # Frames that follow each other are alike: one in ten is taken.
     while len(kept) * len(first) < count:
         for _ in range(10):
             seen = play.look()
@@ -116,24 +133,30 @@ def _refuse_full_disk(directory: Path, shape: tuple[int, ...]) -> None:
         raise FramesError(f"the frames take {show_bytes(needed)}, and {there} has {show_bytes(free)} free")
 
 
-def _open(file: Path, shape: tuple[int, ...], mode: Any) -> NDArray[np.uint8]:
+def _open(file: Path, shape: tuple[int, ...], mode: Literal["r", "r+"]) -> NDArray[np.uint8]:
+    stored: NDArray[np.uint8]
     try:
-        stored = np.load(file, mmap_mode=mode, allow_pickle=False)
+        stored = np.lib.format.open_memmap(file, mode="r")  # r+ would fill a truncated file up with zeros
     except (OSError, ValueError) as error:
         raise FramesError(f"{file} cannot be read: {error}") from None
     if stored.shape != shape or stored.dtype != np.uint8:
         raise FramesError(f"{file} holds {stored.dtype} {stored.shape}, not uint8 {shape}")
-    return stored  # type: ignore[no-any-return]
+    return stored if mode == "r" else np.lib.format.open_memmap(file, mode=mode)
 
 
-def _read(progress: Path) -> dict[str, Any] | None:
-    if not progress.exists():
-        return None
+def _read(progress: Path, about: dict[str, Any]) -> tuple[int, Any]:
+    """How many of the frames that are asked for were collected, and where the random policy was then."""
     try:
         known = json.loads(progress.read_text())
-        return {"about": known["about"], "done": int(known["done"]), "play": known["play"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        theirs, done, then = flat(known["about"]), known["done"], known["play"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FramesError(f"{progress} cannot be read: {error}") from None
+    for name, value in flat(about).items():
+        if theirs.get(name) != value:
+            raise FramesError(f"{progress.parent} holds frames of {name} = {theirs.get(name)}, not of {value}")
+    if not isinstance(done, int) or not 0 <= done <= about["shape"][0]:
+        raise FramesError(f"{progress} cannot be read: it speaks of {done} frames of {about['shape'][0]}")
+    return done, then
 
 
 def _write(progress: Path, state: dict[str, Any]) -> None:

@@ -33,8 +33,8 @@ def train_processes(
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
-    # One thread each: the processes share the cores already.
-    threads = {**os.environ, "MFEC_THREADS": "1"}
+    # One thread each, also of torch where it encodes: the processes share the cores already.
+    threads = {"OMP_NUM_THREADS": "1", **os.environ, "MFEC_THREADS": "1"}
     waiting = list(children)
     running: dict[str, subprocess.Popen[str]] = {}
     readers: list[threading.Thread] = []

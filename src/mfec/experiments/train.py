@@ -12,7 +12,7 @@ from typing import TextIO
 import numpy as np
 from rich.console import Console
 
-from mfec.agent import MFEC, BadEnvironmentData
+from mfec.agent import MFEC, AnyEnv, BadEnvironmentData
 from mfec.callback import Callback, Game
 from mfec.checkpoint import CheckpointError
 from mfec.config import CHECKPOINT_FRAMES, RunConfig
@@ -24,7 +24,7 @@ from mfec.experiments.display import Display, RunDisplay
 from mfec.experiments.ram import refuse_what_cannot_fit
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
-from mfec.experiments.vae import train_vaes, vae_of_run
+from mfec.experiments.vae import refuse_missing_device, train_own_vaes
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 EVERY_FRAMES = 10_000  # between rows of progress.csv
@@ -51,14 +51,13 @@ def train(
     directory = RunDirectory(out)
     if directory.exists and not resume:
         raise RunDirectoryError(f"{out} already holds a run: --resume goes on with it, or choose another --out")
-    env = make_env(config.env, config.environment)
-    space = make_lanes(env, np.random.SeedSequence(config.seed)).observation_space
-    name, _ = resolve_embedding(config.agent.embedding, space, config.agent.dim, config.agent.vae)
-    config = replace(config, agent=replace(config.agent, embedding=name))
+    env, config = resolve(config)
     if directory.exists:
         directory.check_same(config)
     if device is None:  # else all runs together were looked at before
         refuse_what_cannot_fit([config], console, ignore=ignore_memory_limit)
+        if config.agent.embedding == "vae":
+            refuse_missing_device(config.agent.device)
 
     if directory.exists and directory.has_checkpoint:
         agent = MFEC.load(directory.checkpoint, env=env, device=device or config.agent.device, index=config.agent.index)
@@ -70,7 +69,7 @@ def train(
         settings = {**vars(config.agent), "device": device or config.agent.device}
         if config.trains_vae:
             if device is None:  # else it was trained before
-                train_vaes([vae_of_run(config, directory)], device=config.agent.device, resume=resume, console=console)
+                train_own_vaes([(config, directory)], device=config.agent.device, resume=resume, console=console)
             settings["embedding"] = VAE.load(directory.vae)
         agent = MFEC(env, **settings, seed=config.seed)
         if config.trains_vae:
@@ -92,6 +91,17 @@ def train(
         finally:
             recorder.close()
     return directory
+
+
+def resolve(config: RunConfig) -> tuple[AnyEnv, RunConfig]:
+    """The environment of a run, and its settings with the embedding that `auto` stands for.
+
+    An environment that cannot be made, or that an encoder does not fit, is an error.
+    """
+    env = make_env(config.env, config.environment)
+    space = make_lanes(env, np.random.SeedSequence(config.seed)).observation_space
+    name, _ = resolve_embedding(config.agent.embedding, space, config.agent.dim, config.agent.vae)
+    return env, replace(config, agent=replace(config.agent, embedding=name))
 
 
 class Recorder(Callback):

@@ -2,90 +2,32 @@
 
 from __future__ import annotations
 
-import csv
-import os
 import time
-import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from mfec import __version__
 from mfec.checkpoint import MANIFEST, CheckpointError, read_checkpoint, write_checkpoint
-from mfec.config import DeviceName, EnvConfig, RunConfig, VAEConfig
-from mfec.embeddings.vae import NEEDS_TORCH, VAE
+from mfec.config import DeviceName, RunConfig
+from mfec.embeddings import VAE, check_pictures
+from mfec.embeddings.vae import NEEDS_TORCH, Architecture
 from mfec.embeddings.vae.files import write_network
-from mfec.errors import MfecError
 from mfec.experiments.display import Line, show_time
-from mfec.experiments.frames import collect_frames
+from mfec.experiments.frames import collect_frames, delete_frames, observation_space
 from mfec.experiments.stopping import Stopped, stop_signals
-from mfec.run_directory import RunDirectory, vae_config
-from mfec.toml import flat, to_toml
+from mfec.experiments.vae_directory import VAEDirectory, VAEDirectoryError, VAEJob, vae_of_run
+from mfec.run_directory import RunDirectory
+from mfec.toml import flat
 
 if TYPE_CHECKING:
     from mfec.embeddings.vae.training import Trainer
 
-LOSS = ("step", "correction", "communication", "seconds")
 EVERY_STEPS = 1_000  # between rows of loss.csv
 SAVE_SECONDS = 30.0
 KIND = "vae training"
-
-
-class VAEDirectoryError(MfecError):
-    """A directory that a VAE cannot be trained in."""
-
-
-class VAEDirectory:
-    """What `mfec vae train` leaves: settings, networks, costs, and what it needs to go on."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.config_file = self.path / "config.toml"
-        self.loss_file = self.path / "loss.csv"
-        self.loss_picture = self.path / "loss.png"
-        self.reconstructions = self.path / "reconstructions.png"
-        self.checkpoint = self.path / "checkpoint"
-
-    @property
-    def finished(self) -> bool:
-        """Whether the encoder is there."""
-        return (self.path / "encoder.safetensors").is_file()
-
-    def costs(self) -> dict[str, list[float]]:
-        """The table of costs, by column."""
-        try:
-            with self.loss_file.open(newline="") as stream:
-                header, *rows = csv.reader(stream)
-            return {name: [float(row[i]) for row in rows if len(row) == len(header)] for i, name in enumerate(header)}
-        except (OSError, ValueError) as error:
-            raise VAEDirectoryError(f"{self.loss_file} cannot be read: {error}") from None
-
-
-@dataclass(frozen=True)
-class VAEJob:
-    """One VAE that is to be trained."""
-
-    env: str
-    out: Path
-    config: VAEConfig = field(default_factory=VAEConfig)
-    environment: EnvConfig = field(default_factory=EnvConfig)
-    seed: int = 0
-    data: Path | None = None  # where the frames lie or will lie; None stands for `out`
-
-    def settings(self) -> dict[str, Any]:
-        """What makes the VAE."""
-        environment = {name: value for name, value in vars(self.environment).items() if name != "n_envs"}
-        return {"env": self.env, "seed": self.seed, "recipe": asdict(self.config), "environment": environment}
-
-
-def vae_of_run(config: RunConfig, directory: RunDirectory) -> VAEJob:
-    """The VAE that a run trains before it begins."""
-    return VAEJob(config.env, directory.vae, config.vae, config.environment, config.seed)
 
 
 def train_vaes(
@@ -93,9 +35,11 @@ def train_vaes(
 ) -> None:
     """Collect frames, train, and write the networks of all jobs; on a GPU they are trained side by side."""
     console = console or Console()
-    _refuse_missing_device(device)
+    refuse_missing_device(device)
     for job in jobs:
-        _begin(job, resume)
+        _refuse_what_is_no_picture(job)
+    for job in jobs:
+        VAEDirectory(job.out).begin(job, resume=resume)
     with stop_signals() as stop:
         left = [job for job in jobs if not _is_done(job, console)]
         frames = [
@@ -107,37 +51,68 @@ def train_vaes(
         lessons = [_Lesson(job, own, device) for job, own in zip(left, frames, strict=True)]
         for together in [lessons] if device == "cuda" else [[lesson] for lesson in lessons]:
             _train(together, console, stop)
+        if stop:
+            raise Stopped
+
+
+def train_own_vaes(
+    runs: Sequence[tuple[RunConfig, RunDirectory]], *, device: DeviceName, resume: bool, console: Console
+) -> None:
+    """Train the VAEs of runs that begin with one of their own. Their frames, 7 GB each, are not kept."""
+    jobs = [vae_of_run(config, directory) for config, directory in runs]
+    train_vaes(jobs, device=device, resume=resume, console=console)
+    for job in jobs:
+        delete_frames(job.out)
+
+
+def refuse_missing_device(device: DeviceName) -> None:
+    """An error that says what is missing where there is no torch, or no GPU for it."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ImportError(NEEDS_TORCH) from None
+    if device == "cuda":
+        from mfec.device import start_engine
+
+        start_engine(device)
 
 
 class _Lesson:
-    """A VAE in training, and what it writes."""
+    """A VAE in training, and what it writes. Its checkpoints are those of whole chunks, so that steps can be added."""
 
     def __init__(self, job: VAEJob, frames: NDArray[np.uint8], device: str) -> None:
-        from mfec.embeddings.vae.training import Trainer
+        from mfec.embeddings.vae.training import CHUNK, Trainer
 
         self.job = job
+        self._chunk = CHUNK
         self.directory = VAEDirectory(job.out)
         self.trainer: Trainer = Trainer(frames, job.config, seed=job.seed, device=device)
         self.seconds = 0.0
-        self._rows: list[tuple[float, ...]] = []
-        self._recent: list[NDArray[np.float64]] = []
         self.cost = np.full(2, np.nan)
+        self._rows: list[tuple[float, ...]] = []
+        self._recent: list[NDArray[np.float64]] = []  # costs since the last row
         if (self.directory.checkpoint / MANIFEST).is_file():
             self._restore()
 
-    def take_chunk(self, seconds: float) -> None:
-        """Take in the steps that were begun."""
+    def start_chunk(self) -> None:
+        """Begin the next steps."""
+        if self.job.config.steps - self.trainer.steps < self._chunk:
+            self.save()
+        self.trainer.start_chunk()
+
+    def take_chunk(self, began: float) -> None:
+        """Take in the steps that were begun, at the time `began`."""
         costs = self.trainer.finish_chunk()
-        self.seconds += seconds
+        self.seconds += time.perf_counter() - began
         if not np.isfinite(costs).all():
             raise VAEDirectoryError(
-                f"the costs are no longer finite after step {self.trainer.steps:,}: try a smaller step size"
+                f"the costs of {self.job.env} are no longer finite after step {self.trainer.steps:,}: "
+                "try a smaller --step-size"
             )
         self._recent.append(costs)
         self.cost = np.concatenate(self._recent[-5:]).mean(axis=0)
-        if self.trainer.steps % EVERY_STEPS == 0 or self.trainer.done:
-            mean = np.concatenate(self._recent).mean(axis=0)
-            self._rows.append((self.trainer.steps, *mean.tolist(), round(self.seconds, 2)))
+        if self.trainer.steps % EVERY_STEPS == 0:
+            self._rows.append(self._row())
             self._recent = []
 
     def save(self) -> None:
@@ -150,22 +125,31 @@ class _Lesson:
             "recent": [costs.tolist() for costs in self._recent],
         }
         write_checkpoint(self.directory.checkpoint, kind=KIND, state=state, tensors=self.trainer.tensors())
-        lines = [",".join(LOSS), *(",".join(f"{number:.10g}" for number in row) for row in self._rows)]
-        draft = self.directory.loss_file.with_suffix(".csv.draft")
-        draft.write_text("\n".join(lines) + "\n")
-        os.replace(draft, self.directory.loss_file)
+        self.directory.write_costs(self._rows)
 
-    def write_networks(self) -> None:
-        """Write encoder and decoder; the encoder, last, tells that all is done."""
+    def finish(self) -> None:
+        """Write costs, decoder and encoder; the encoder, last, tells that all is done."""
+        if self.trainer.steps % self._chunk == 0:
+            self.save()
+        self.directory.write_costs([*self._rows, *([self._row()] if self._recent else [])])
         networks = self.trainer.networks()
         write_network(self.directory.path, "decoder", networks["decoder"], self.trainer.architecture)
         write_network(self.directory.path, "encoder", networks["encoder"], self.trainer.architecture)
 
+    def _row(self) -> tuple[float, ...]:
+        mean = np.concatenate(self._recent).mean(axis=0)
+        return (self.trainer.steps, *mean.tolist(), round(self.seconds, 2))
+
     def _restore(self) -> None:
         state, tensors = read_checkpoint(self.directory.checkpoint, kind=KIND)
         try:
-            if _all_but_steps(state["settings"]) != _all_but_steps(_as_json(self.job.settings())):
+            if _all_but_steps(state["settings"]) != _all_but_steps(self.job.settings()):
                 raise VAEDirectoryError(f"{self.directory.checkpoint} is of another VAE: its settings differ")
+            if self._chunk * state["chunks"] > self.job.config.steps:
+                made, asked = self._chunk * state["chunks"], self.job.config.steps
+                raise VAEDirectoryError(
+                    f"{self.job.out} has made {made:,} steps already, more than the {asked:,} of now"
+                )
             self.trainer.restore(state["chunks"], tensors)
             self.seconds, self._rows = state["seconds"], [tuple(row) for row in state["rows"]]
             self._recent = [np.array(costs) for costs in state["recent"]]
@@ -175,31 +159,27 @@ class _Lesson:
 
 def _train(lessons: list[_Lesson], console: Console, stop: list[int]) -> None:
     """Train these VAEs together, chunk by chunk."""
+    for lesson in lessons:
+        if lesson.trainer.done:  # it was killed when it had only its networks left to write
+            lesson.finish()
     saved_at = time.perf_counter()
-    try:
-        with Line(console) as line:
-            while any(not lesson.trainer.done for lesson in lessons):
-                began = time.perf_counter()
-                at_work = [lesson for lesson in lessons if not lesson.trainer.done]
-                for lesson in at_work:
-                    lesson.trainer.start_chunk()
-                for lesson in at_work:
-                    lesson.take_chunk(time.perf_counter() - began)
-                    if lesson.trainer.done:
-                        lesson.save()
-                        lesson.write_networks()
-                _show(lessons, line)
-                if stop:
-                    raise Stopped
-                if time.perf_counter() - saved_at > SAVE_SECONDS:
-                    for lesson in at_work:
-                        lesson.save()
-                    saved_at = time.perf_counter()
-    except Stopped:
-        for lesson in lessons:
-            if not lesson.trainer.done:
-                lesson.save()
-        raise
+    with Line(console) as line:
+        while at_work := [lesson for lesson in lessons if not lesson.trainer.done]:
+            began = time.perf_counter()
+            for lesson in at_work:
+                lesson.start_chunk()
+            for lesson in at_work:
+                lesson.take_chunk(began)
+                if lesson.trainer.done:
+                    lesson.finish()
+            _show(lessons, line)
+            left = [lesson for lesson in at_work if not lesson.trainer.done]
+            if stop or time.perf_counter() - saved_at > SAVE_SECONDS:
+                for lesson in left:
+                    lesson.save()
+                saved_at = time.perf_counter()
+            if stop:
+                raise Stopped
 
 
 def _show(lessons: list[_Lesson], line: Line) -> None:
@@ -218,67 +198,20 @@ def _show(lessons: list[_Lesson], line: Line) -> None:
     line.show([steps[0], f"{speed:,.0f} frames/s", f"left {left}", *costs])
 
 
-def _begin(job: VAEJob, resume: bool) -> None:
-    """Write the settings of a job, or see that they are those of the one that goes on."""
-    directory = VAEDirectory(job.out)
-    if not directory.config_file.exists():
-        try:
-            directory.path.mkdir(parents=True, exist_ok=True)
-            draft = directory.config_file.with_suffix(".toml.draft")
-            draft.write_text(to_toml({"mfec": __version__, **job.settings()}))
-            os.replace(draft, directory.config_file)
-        except OSError as error:
-            raise VAEDirectoryError(f"cannot train a VAE in {job.out}: {error}") from None
-        return
-    if not resume:
-        raise VAEDirectoryError(f"{job.out} already holds a VAE: --resume goes on with it, or choose another --out")
-    try:
-        before = tomllib.loads(directory.config_file.read_text())
-        before.pop("mfec")
-        vae_config(before["recipe"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise VAEDirectoryError(f"{directory.config_file} is not that of a VAE: {error}") from None
-    now = _as_json(job.settings())
-    for name, value in flat(now).items():
-        if name != "steps" and flat(before).get(name) != value:
-            raise VAEDirectoryError(
-                f"{job.out} was begun with {name} = {flat(before).get(name)}, it cannot go on with {value}"
-            )
-    directory.config_file.write_text(to_toml({"mfec": __version__, **job.settings()}))
+def _refuse_what_is_no_picture(job: VAEJob) -> None:
+    """An error where no VAE of this recipe can see what the environment shows; before anything is played."""
+    space = observation_space(job.env, job.environment)
+    check_pictures(space)
+    Architecture(space.shape or (), job.config.channels, job.config.hidden, job.config.latents)
 
 
 def _is_done(job: VAEJob, console: Console) -> bool:
     """Whether the job's steps were all made before."""
-    directory = VAEDirectory(job.out)
-    if not directory.finished:
-        return False
-    steps = directory.costs()["step"]
-    if not steps or steps[-1] < job.config.steps:
+    if not VAEDirectory(job.out).has_made(job.config.steps):
         return False
     VAE.load(job.out)  # says if it is damaged
     console.print(f"{job.out} has all of its {job.config.steps:,} steps", highlight=False, markup=False, soft_wrap=True)
     return True
-
-
-def _refuse_missing_device(device: str) -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise ImportError(NEEDS_TORCH) from None
-    if device == "cuda":
-        from mfec.device import start_engine
-
-        start_engine(device)
-
-
-def _as_json(settings: dict[str, Any]) -> dict[str, Any]:
-    """The same settings with lists for tuples, as a file gives them back."""
-    return {
-        name: {key: list(v) if isinstance(v, tuple) else v for key, v in value.items()}
-        if isinstance(value, dict)
-        else value
-        for name, value in settings.items()
-    }
 
 
 def _all_but_steps(settings: dict[str, Any]) -> dict[str, Any]:

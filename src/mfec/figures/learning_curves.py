@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.config import RunConfig, VAEConfig
 from mfec.figures.pictures import check_kind, new_figure, save_figure
 from mfec.run_directory import RunDirectory, RunDirectoryError
 from mfec.toml import flat
@@ -28,13 +29,17 @@ class Curve:
 
 
 def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
-    """Curves of these runs, those that differ in nothing but the seed taken together."""
+    """Curves of these runs, those that differ in nothing but the seed taken together.
+
+    A run whose VAE was trained before it began is displaced by the frames of that training, as in the paper; one that
+    trained its own has counted them.
+    """
     groups: dict[str, list[RunDirectory]] = {}
     settings = {}
     for run in runs:
-        config = replace(run.read_config(), seed=0, total_frames=1)
-        groups.setdefault(repr(config), []).append(run)
-        settings[repr(config)] = asdict(config)
+        own = {name: value for name, value in asdict(run.read_config()).items() if name not in ("seed", "total_frames")}
+        groups.setdefault(repr(own), []).append(run)
+        settings[repr(own)] = own
     names = _labels(list(settings.values()))
     return [_curve(label, group) for label, group in zip(names, groups.values(), strict=True)]
 
@@ -73,6 +78,12 @@ def trailing_mean(run: RunDirectory, frames: NDArray[np.float64]) -> NDArray[np.
         return np.asarray((totals[last] - totals[first]) / np.where(last > first, last - first, np.nan))
 
 
+def _displacement(config: RunConfig) -> int:
+    """Frames that others had seen for a run before its first."""
+    encoder_was_ready = config.agent.embedding == "vae" and bool(config.agent.vae)
+    return VAEConfig.frames if encoder_was_ready else 0
+
+
 def _curve(label: str, runs: list[RunDirectory]) -> Curve:
     ends = [run.episodes()["frames"] for run in runs]
     for run, own in zip(runs, ends, strict=True):
@@ -85,14 +96,23 @@ def _curve(label: str, runs: list[RunDirectory]) -> Curve:
     error = np.zeros(len(frames))
     if len(runs) > 1:
         error = curves.std(axis=0, ddof=1) / np.sqrt(len(runs))
-    return Curve(label, frames, curves.mean(axis=0), error, len(runs))
+    displacement = _displacement(runs[0].read_config())
+    if displacement:
+        label += f", displaced by {displacement / 1e6:g}M frames"
+    return Curve(label, frames + displacement, curves.mean(axis=0), error, len(runs))
 
 
 def _labels(settings: list[dict[str, object]]) -> list[str]:
     """For each setting the environment's name, and whatever tells it apart from the others."""
     flattened = [flat(setting) for setting in settings]
+    encoders = {str(own["vae"]) for own in flattened}
+    if len({Path(encoder).name for encoder in encoders}) == len(encoders):  # their folders alone tell them apart
+        flattened = [{**own, "vae": Path(str(own["vae"])).name} for own in flattened]
     differing = [name for name in flattened[0] if name != "env" and len({str(own[name]) for own in flattened}) > 1]
-    return [", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing)]) for own in flattened]
+    return [
+        ", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing if own[name] != "")])
+        for own in flattened
+    ]
 
 
 def _count(number: int, thing: str) -> str:

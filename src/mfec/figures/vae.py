@@ -19,7 +19,7 @@ def draw_costs(costs: dict[str, list[float]], out: Path) -> Path:
     above, below = figure.subplots(2, 1, sharex=True)
     thousands = np.array(costs["step"]) / 1000.0
     for axes, name in ((above, "correction"), (below, "communication")):
-        axes.plot(thousands, costs[name])
+        axes.plot(thousands, costs[name], marker="." if len(thousands) < 20 else "")  # one point has no line
         axes.set_ylabel(f"{name} cost,\nnats a frame")
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

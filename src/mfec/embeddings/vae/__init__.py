@@ -87,16 +87,12 @@ class VAE:
 
     def __call__(self, observations: NDArray[np.uint8]) -> NDArray[np.float32]:
         """States, float32 (n, dim), of a batch of observations, uint8 (n, *observation_shape)."""
-        shape = self.architecture.observation_shape
-        if observations.dtype != np.uint8 or observations.shape[1:] != shape:
-            raise ValueError(
-                f"this encoder takes uint8 observations of shape {shape}, "
-                f"not {observations.dtype} of shape {observations.shape[1:]}"
-            )
+        self._check(observations)
         return self._encode(observations)
 
     def reconstruct(self, observations: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The decoder's mean pictures in [0, 1] for the means of q(z|x), shaped like the observations."""
+        self._check(observations)
         decoder = self.decoder
         from mfec.embeddings.vae.inference import reconstruct
 
@@ -104,6 +100,7 @@ class VAE:
 
     def costs(self, observations: NDArray[np.uint8], *, seed: int = 0) -> tuple[float, float]:
         """Mean correction and communication cost of observations, in nats; `seed` makes the noise of the messages."""
+        self._check(observations)
         decoder = self.decoder
         from mfec.embeddings.vae.inference import mean_costs
 
@@ -150,6 +147,13 @@ class VAE:
         if {name: tensor.shape for name, tensor in weights.items()} != architecture.encoder_shapes():
             raise ValueError("its encoder's tensors are not those of its architecture")
         return cls(architecture, weights)
+
+    def _check(self, observations: NDArray[Any]) -> None:
+        if observations.dtype != np.uint8 or observations.shape[1:] != self.observation_shape:
+            raise ValueError(
+                f"this encoder takes uint8 observations of shape {self.observation_shape}, "
+                f"not {observations.dtype} of shape {observations.shape[1:]}"
+            )
 
     @cached_property
     def _encode(self) -> Encode:

@@ -6,8 +6,9 @@ import difflib
 import hashlib
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib import resources
+from operator import index
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from mfec.errors import MfecError
 Part = Literal["encoder", "decoder"]
 Tensors = dict[str, NDArray[Any]]
 VERSION = "1"
+KEY = "mfec"
 
 
 class EncoderError(MfecError):
@@ -53,7 +55,7 @@ def find_files(name: str | Path) -> Path:
 def write_network(directory: Path, part: Part, tensors: Tensors, architecture: Architecture) -> Path:
     """Write one of the two networks, atomically."""
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    metadata = {
+    about = {
         "format": f"mfec vae {part}",
         "version": VERSION,
         "architecture": json.dumps(asdict(architecture)),
@@ -61,7 +63,7 @@ def write_network(directory: Path, part: Part, tensors: Tensors, architecture: A
     }
     file = directory / f"{part}.safetensors"
     draft = file.with_suffix(".draft")
-    save_file(whole, draft, metadata=metadata)
+    save_file(whole, draft, metadata={KEY: json.dumps(about)})  # of several keys, the order would be any
     draft.chmod(0o644)  # the library would leave it to its owner alone
     os.replace(draft, file)
     return file
@@ -74,23 +76,22 @@ def read_network(directory: Path, part: Part) -> tuple[Architecture, Tensors]:
         raise EncoderError(f"{directory} holds no {file.name}")
     try:
         with safe_open(file, framework="np") as stored:
-            metadata = stored.metadata() or {}
+            about = _about(stored.metadata() or {})
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise EncoderError(f"{file} is damaged: {error}") from None
-    if metadata.get("format") != f"mfec vae {part}":
+    if about.get("format") != f"mfec vae {part}":
         raise EncoderError(f"{file} is not the {part} of a VAE that `mfec vae train` wrote")
-    if metadata.get("version") != VERSION:
-        raise EncoderError(f"{file} has format version {metadata.get('version')!r}, this program reads {VERSION!r}")
+    if about.get("version") != VERSION:
+        raise EncoderError(f"{file} has format version {about.get('version')!r}, this program reads {VERSION!r}")
     try:
-        values = json.loads(metadata["architecture"])
-        architecture = Architecture(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        architecture = _parse(about["architecture"])
     except (KeyError, TypeError, ValueError) as error:
         raise EncoderError(f"{file} is damaged: its architecture cannot be read ({error})") from None
     wanted = architecture.encoder_shapes() if part == "encoder" else architecture.decoder_shapes()
     if {name: tensor.shape for name, tensor in tensors.items()} != wanted:
         raise EncoderError(f"{file} is damaged: its tensors are not those of its architecture")
-    if _sha256(tensors) != metadata.get("sha256"):
+    if _sha256(tensors) != about.get("sha256"):
         raise EncoderError(f"{file} is damaged: its checksum does not match")
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise EncoderError(f"{file} cannot be used: some of its weights are not finite")
@@ -99,6 +100,28 @@ def read_network(directory: Path, part: Part) -> tuple[Architecture, Tensors]:
 
 def _shipped() -> Path:
     return Path(str(resources.files("mfec.embeddings.vae") / "shipped"))
+
+
+def _about(metadata: dict[str, str]) -> dict[str, Any]:
+    """What `write_network` wrote beside the tensors; nothing where somebody else did."""
+    try:
+        about = json.loads(metadata.get(KEY, "{}"))
+    except ValueError:
+        return {}
+    return about if isinstance(about, dict) else {}
+
+
+def _parse(text: str) -> Architecture:
+    """The architecture that `write_network` wrote down."""
+    values = json.loads(text)
+    if not isinstance(values, dict) or set(values) != {field.name for field in fields(Architecture)}:
+        raise ValueError("it has other settings than this program knows")
+    return Architecture(
+        observation_shape=tuple(map(index, values["observation_shape"])),
+        channels=tuple(map(index, values["channels"])),
+        hidden=index(values["hidden"]),
+        latents=index(values["latents"]),
+    )
 
 
 def _sha256(tensors: Tensors) -> str:

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mfec.embeddings.vae.architecture import Architecture
 from mfec.embeddings.vae.networks import Decoder, Encoder, as_pictures, costs
 
 ROWS = 32  # that a GPU encodes at a time, 0.16 ms for them on an H200; 0.09 ms for one
-
-
 MINIBATCH = 250
 
 
@@ -40,9 +39,8 @@ class Encode:
         """States of a batch of observations."""
         states = np.empty((len(observations), self._dim), np.float32)
         if self._graph is None:
-            for i, observation in enumerate(np.ascontiguousarray(observations)):
-                pictures = as_pictures(torch.from_numpy(observation[None]), self._shape)
-                states[i] = self._encoder(pictures)[0].numpy()
+            for i in range(len(observations)):
+                states[i] = self._encoder(as_pictures(_tensor(observations[i : i + 1]), self._shape))[0].numpy()
             return states
         for start in range(0, len(observations), ROWS):
             own = observations[start : start + ROWS]
@@ -70,11 +68,12 @@ def reconstruct(
     encoder: Encoder, decoder: Decoder, shape: Architecture, observations: NDArray[np.uint8]
 ) -> NDArray[np.float32]:
     """Mean pictures of the messages that are the means of q(z|x), shaped like the observations."""
-    pictures = as_pictures(torch.from_numpy(np.ascontiguousarray(observations)).to(_device(encoder)), shape)
-    means, _ = decoder(encoder(pictures)[:, : shape.latents])
+    pictures = as_pictures(_tensor(observations).to(_device(encoder)), shape)
+    means: Tensor = decoder(encoder(pictures)[:, : shape.latents])[0]
     if shape.colours_last:
         means = means.permute(0, 2, 3, 1)
-    return means.reshape(observations.shape).cpu().numpy()
+    found: NDArray[np.float32] = means.reshape(observations.shape).cpu().numpy()
+    return found
 
 
 @torch.inference_mode()
@@ -87,11 +86,16 @@ def mean_costs(
     )
     totals = np.zeros(2)
     for start in range(0, len(observations), MINIBATCH):
-        some = torch.from_numpy(np.array(observations[start : start + MINIBATCH])).to(_device(encoder))
+        some = _tensor(observations[start : start + MINIBATCH]).to(_device(encoder))
         own_noise = noise[start : start + MINIBATCH].to(some.device)
         totals += [float(each.double().sum()) for each in costs(encoder, decoder, as_pictures(some, shape), own_noise)]
     correction, communication = (totals / len(observations)).tolist()
     return correction, communication
+
+
+def _tensor(observations: NDArray[np.uint8]) -> Tensor:
+    """A copy, since torch warns of arrays that it may not write to, as those of a memory map."""
+    return torch.from_numpy(np.array(observations, order="C"))
 
 
 def _device(network: Encoder) -> torch.device:

@@ -1,9 +1,9 @@
 """Triton kernels for the convolutions of a VAE, whose few maps leave a general library's kernels mostly idle.
 
-Every layer here joins a *big* map, (n, height, width, cb), and a *small* one, (n, rows, columns, cs), by a square kernel
-of stride 2: the pixel (y, x) of the small one sees the pixels (2y .. 2y+size-1, 2x .. 2x+size-1) of the big one. So three
-kernels serve convolutions and reverse convolutions, forwards and backwards: `gather` (from big to small), `spread` (from
-small to big) and `weigh` (the gradient of the weights). Weights lie as (size, size, cb, cs).
+Every layer here joins a *big* map, (n, height, width, cb), and a *small* one, (n, rows, columns, cs), by a square
+kernel of stride 2: the pixel (y, x) of the small one sees the pixels (2y .. 2y+size-1, 2x .. 2x+size-1) of the big one.
+So three kernels serve convolutions and reverse convolutions, forwards and backwards: `gather` (from big to small),
+`spread` (from small to big) and `weigh` (the gradient of the weights). Weights lie as (size, size, cb, cs).
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def weigh(
 ):  # fmt: skip
     """Gradient of the weights, from the big map and the small one: one of them is a gradient, whichever came later.
 
-    Programs take some blocks of rows each and leave their sums in `partial`, (splits, size * size * cb, cs): added up in order,
-    they are the same every time.
+    Programs take some blocks of rows each and leave their sums in `partial`, (splits, size * size * cb, cs): added up
+    in order, they are the same every time.
     """
     k = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K)
     known = k < SIZE * SIZE * CB

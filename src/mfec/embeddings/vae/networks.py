@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -46,17 +47,8 @@ class Decoder(nn.Module):
         self.hidden = nn.Linear(shape.latents, shape.hidden)
         self.maps = nn.Linear(shape.hidden, shape.flat)
         self.reverse_convolutions = nn.ModuleList(
-            nn.ConvTranspose2d(
-                before,
-                after,
-                kernel,
-                STRIDE,
-                # Where a convolution did not reach the last row or column, its mirror has to add one. Not at 84x84.
-                output_padding=tuple(big - (STRIDE * (small - 1) + kernel) for small, big in zip(*ends, strict=True)),
-            )  # fmt: skip
-            for before, after, kernel, ends in zip(
-                inputs, outputs, KERNELS[::-1], zip(sizes[:-1], sizes[1:], strict=True), strict=True
-            )
+            nn.ConvTranspose2d(before, after, kernel, STRIDE, output_padding=_left_over(small, big, kernel))
+            for before, after, kernel, (small, big) in zip(inputs, outputs, KERNELS[::-1], pairwise(sizes), strict=True)
         )
         # The paper gives no size for this one; without padding, only 1 keeps 84x84.
         self.picture = nn.ConvTranspose2d(outputs[-1], 2 * shape.picture_shape[0], 1)
@@ -101,3 +93,9 @@ def as_pictures(observations: Tensor, shape: Architecture) -> Tensor:
     if shape.colours_last:
         observations = observations.permute(0, 3, 1, 2)
     return observations.reshape(len(observations), *shape.picture_shape).float() / 255.0
+
+
+def _left_over(small: tuple[int, int], big: tuple[int, int], kernel: int) -> tuple[int, int]:
+    """Rows and columns, 0 or 1, that a convolution did not reach, so that its mirror has to add them. 0 at 84x84."""
+    rows, columns = (b - (STRIDE * (s - 1) + kernel) for s, b in zip(small, big, strict=True))
+    return rows, columns

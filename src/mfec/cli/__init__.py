@@ -1,0 +1,86 @@
+"""The command `mfec`: a thin layer over the library. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
+
+from mfec.cli.evaluate import Evaluate, Plot, run_evaluate, run_plot
+from mfec.cli.stopping import STOPPED
+from mfec.cli.train import Train, run_train
+from mfec.cli.vae import Vae, VaeShow, VaeTrain, run_vae_show, run_vae_train
+from mfec.errors import MfecError
+
+__all__ = ["Command", "Envs", "Evaluate", "Plot", "Train", "Vae", "VaeShow", "VaeTrain", "main"]
+
+
+@dataclass(frozen=True)
+class Envs:
+    """List the environments that can be named."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One of the commands, under a name that can be shown where its options are refused."""
+
+    command: (
+        Annotated[Train, subcommand("train")]
+        | Annotated[Evaluate, subcommand("evaluate")]
+        | Annotated[Plot, subcommand("plot")]
+        | Annotated[Vae, subcommand("vae")]
+        | Annotated[Envs, subcommand("envs")]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        command = tyro.cli(
+            Command,
+            prog="mfec",
+            description="Model-free episodic control: train, evaluate, plot.",
+            args=given,
+            config=(OmitArgPrefixes, OmitSubcommandPrefixes),
+        ).command
+        return _run(command.action if isinstance(command, Vae) else command, given)
+    except KeyboardInterrupt:
+        return STOPPED
+    except (MfecError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
+        if os.environ.get("MFEC_TRACEBACK"):
+            raise
+        print(f"mfec: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(command: Train | Evaluate | Plot | VaeTrain | VaeShow | Envs, given: list[str]) -> int:
+    match command:
+        case Train():
+            return run_train(command)
+        case Evaluate():
+            return run_evaluate(command)
+        case Plot():
+            return run_plot(command)
+        case VaeTrain():
+            return run_vae_train(command, given)
+        case VaeShow():
+            return run_vae_show(command)
+        case Envs():
+            return run_envs()
+
+
+def run_envs() -> int:
+    """Print the names; returns the exit status."""
+    from mfec.envs import env_names
+
+    for source, names in env_names().items():
+        print(f"{source}:")
+        for name in names:
+            print(f"  {name}")
+    return 0

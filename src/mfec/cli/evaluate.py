@@ -1,0 +1,88 @@
+"""`mfec evaluate` and `mfec plot`: what came of runs, in numbers and pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from mfec.config import AgentConfig, DeviceName
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play whole games with the agent of a run; the memory does not change."""
+
+    directory: Annotated[Positional[Path], arg(metavar="DIR")]
+    """A run directory."""
+    episodes: int = 10
+    """Games to play."""
+    seed: int = 0
+    """Makes the games: starts and random actions."""
+    epsilon: Annotated[float | None, arg(metavar="FLOAT")] = None
+    """Chance of a random action; None stands for the run's own."""
+    random: bool = False
+    """Play as many games with a random policy for comparison."""
+    json: bool = False
+    """Print JSON."""
+    video: Annotated[Path | None, arg(metavar="FILE.mp4")] = None
+    """Film the agent's first game into this .mp4 file."""
+    device: DeviceName = AgentConfig.device
+    """Where to search the memory: cpu or cuda, whatever the run was trained on."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Draw learning curves: mean and standard error over seeds against frames."""
+
+    directories: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
+    """Run directories, or directories with runs below them."""
+    out: Path = Path("curve.png")
+    """The picture: .png, .pdf or .svg."""
+
+
+def run_evaluate(command: Evaluate) -> int:
+    """Play, and print the scores; returns the exit status."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from mfec.experiments.evaluate import evaluate_run
+    from mfec.run_directory import RunDirectory
+
+    evaluations = evaluate_run(
+        RunDirectory(command.directory),
+        episodes=command.episodes,
+        seed=command.seed,
+        epsilon=command.epsilon,
+        random=command.random,
+        video=command.video,
+        device=command.device,
+    )
+    if command.json:
+        print(json.dumps([evaluation.as_json() for evaluation in evaluations], indent=1))
+        return 0
+    console = Console()
+    table = Table(title=f"whole games, unclipped scores; games: {command.episodes}")
+    for column in ("policy", "epsilon", "mean", "standard error", "lowest", "highest", "frames a game"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    for each in evaluations:
+        row = [each.mean, each.standard_error, min(each.scores), max(each.scores), each.mean_length_frames]
+        shown = ("-" if math.isnan(number) else f"{number:,.1f}" for number in row)
+        table.add_row(each.policy, f"{each.epsilon:g}", *shown)
+    console.print(table)
+    if command.video:
+        console.print(f"video: {command.video}", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def run_plot(command: Plot) -> int:
+    """Draw, and print where the picture is; returns the exit status."""
+    from mfec.figures.learning_curves import draw_learning_curves
+    from mfec.run_directory import find_runs
+
+    print(draw_learning_curves(find_runs(list(command.directories)), command.out))
+    return 0

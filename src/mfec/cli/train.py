@@ -1,0 +1,223 @@
+"""`mfec train`: one run, or several side by side in processes or on a GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from mfec.cli.stopping import STOPPED, say_how_to_resume
+from mfec.cli.vae import draw_vae
+from mfec.config import CHECKPOINT_FRAMES, AgentConfig, EnvConfig, RunConfig, VAEConfig, folder_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mfec.run_directory import RunDirectory
+
+Runs = dict[str, tuple[RunConfig, Path]]  # settings and directory, by name
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent; everything goes into a run directory. Defaults are the paper's for Atari."""
+
+    envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
+    """Short name of an Atari game (qbert, ms_pacman, ...) or a Gymnasium id; `mfec envs` lists them. Several train side
+    by side, in OUT/ENV."""
+    total_frames: int = 1_000_000
+    """Frames to play in all (4 to an agent step on Atari)."""
+    seed: int = 0
+    """Makes the run: environment, exploration, ties, projection."""
+    seeds: tuple[int, ...] = ()
+    """Several seeds side by side, in OUT/seed-N: one process each, and one that owns the GPU with --device cuda."""
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """Runs at a time, where there are several and no GPU."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """The run directory; None stands for runs/ENV."""
+    resume: bool = False
+    """Go on from the last checkpoint in OUT; begin where there is none."""
+    checkpoint_frames: int = CHECKPOINT_FRAMES
+    """Frames between two checkpoints."""
+    video: bool = True
+    """At the end, film a game into OUT/video.mp4, where the environment can be drawn."""
+    ignore_memory_limit: bool = False
+    """Start even if a full memory would not fit in RAM."""
+    vae_frames: int = VAEConfig.frames
+    """With --embedding vae and no --vae: frames of a random policy that the run's own VAE is trained on, its first."""
+    vae_steps: int = VAEConfig.steps
+    """With --embedding vae and no --vae: steps of that training."""
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    environment: EnvConfig = field(default_factory=EnvConfig)
+
+
+def run_train(command: Train) -> int:
+    """Train, and draw what came of it; returns the exit status."""
+    from rich.console import Console
+
+    console = Console()
+    if not command.envs:
+        raise ValueError("name an environment to train on; `mfec envs` lists them")
+    out = command.out or Path("runs") / "-".join(folder_of(env) for env in dict.fromkeys(command.envs))
+    runs = _runs(command, out)
+    if len(runs) > 1 or command.seeds:
+        return _train_several(command, runs, out, console)
+    [(config, _)] = runs.values()
+    return _train_one(command, config, out, console)
+
+
+def _runs(command: Train, out: Path) -> Runs:
+    """Every run that the command asks for; senseless settings are refused here, once for all of them."""
+    envs, seeds = dict.fromkeys(command.envs), dict.fromkeys(command.seeds or (command.seed,))
+    runs = {}
+    for env in envs:
+        for seed in seeds:
+            names = ([env] if len(envs) > 1 else []) + ([f"seed {seed}"] if command.seeds else [])
+            place = Path(*([folder_of(env)] if len(envs) > 1 else []), *([f"seed-{seed}"] if command.seeds else []))
+            runs[" ".join(names)] = (_run_config(command, env, seed), out / place)
+    return runs
+
+
+def _run_config(command: Train, env: str, seed: int) -> RunConfig:
+    agent = replace(command.agent, vae=command.agent.vae.replace("{env}", folder_of(env)))
+    if agent.vae and agent.embedding == "auto":
+        agent = replace(agent, embedding="vae")
+    vae = VAEConfig(frames=command.vae_frames, steps=command.vae_steps)
+    return RunConfig(env, command.total_frames, seed, agent, command.environment, vae)
+
+
+def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -> int:
+    from mfec.experiments.stopping import Stopped
+    from mfec.experiments.train import train
+
+    try:
+        directory = train(
+            config,
+            out,
+            resume=command.resume,
+            checkpoint_frames=command.checkpoint_frames,
+            ignore_memory_limit=command.ignore_memory_limit,
+            console=console,
+        )
+    except Stopped:
+        return say_how_to_resume(_again(command, out))
+    _draw_curve(out, directory.curve, console)
+    _draw_own_vae(config, directory, console)
+    if command.video:
+        _film(directory, command.seed, console)
+    return 0
+
+
+def _train_several(command: Train, runs: Runs, out: Path, console: Console) -> int:
+    on_device = command.agent.resolved_index() == "cuda"
+    failed, stopped = (_train_fleet if on_device else _train_processes)(command, runs, console)
+    if failed:
+        print(f"mfec: these runs failed: {', '.join(failed)}", file=sys.stderr)
+        return 1
+    if stopped:
+        return say_how_to_resume(_again(command, out))
+    _draw_curve(out, out / "curve.png", console)
+    return 0
+
+
+def _train_processes(command: Train, runs: Runs, console: Console) -> tuple[list[str], list[str]]:
+    """Names of the runs that failed, and of those that were stopped."""
+    from mfec.experiments.processes import Child, train_processes
+
+    _refuse_encoders_that_do_not_fit(runs)
+    for number in (signal.SIGINT, signal.SIGTERM):  # either tells the runs' processes to stop
+        signal.signal(number, signal.default_int_handler)
+    children = [Child(name, config.env, config.seed, place) for name, (config, place) in runs.items()]
+    status = train_processes(children, _settings(command), resume=command.resume, jobs=command.jobs, console=console)
+    stopped = [name for name in runs if status.get(name, STOPPED) in (STOPPED, -signal.SIGINT, -signal.SIGTERM)]
+    return [name for name, code in status.items() if code != 0 and name not in stopped], stopped
+
+
+def _refuse_encoders_that_do_not_fit(runs: Runs) -> None:
+    """An error where a run names an encoder that is not there or of other pictures, or has none to train one on."""
+    with_vae = {
+        (config.env, config.agent.vae): config for config, _ in runs.values() if config.agent.embedding == "vae"
+    }
+    if with_vae:
+        from mfec.experiments.train import resolve
+
+        for config in with_vae.values():
+            resolve(config)
+
+
+def _train_fleet(command: Train, runs: Runs, console: Console) -> tuple[list[str], list[str]]:
+    """Names of the runs that failed, and of those that were stopped."""
+    from mfec.experiments.fleet import Member, train_fleet
+    from mfec.run_directory import RunDirectory
+
+    members = [Member(name, config, place) for name, (config, place) in runs.items()]
+    train_fleet(
+        members,
+        resume=command.resume,
+        checkpoint_frames=command.checkpoint_frames,
+        ignore_memory_limit=command.ignore_memory_limit,
+        console=console,
+    )
+    for member in members:
+        if member.outcome == "finished":
+            _draw_own_vae(member.config, RunDirectory(member.out), console)
+    by_outcome = {outcome: [m.name for m in members if m.outcome == outcome] for outcome in ("failed", "stopped")}
+    return by_outcome["failed"], by_outcome["stopped"]
+
+
+def _again(command: Train, out: Path) -> list[str]:
+    """The arguments that go on with what was stopped, but for `--resume`."""
+    seeds = ["--seeds", *map(str, command.seeds)] if command.seeds else ["--seed", str(command.seed)]
+    return ["train", *command.envs, *_settings(command), *seeds, "--out", str(out)]
+
+
+def _settings(command: Train) -> list[str]:
+    """The options that say what differs from the defaults, as a command line."""
+    options = ["--total-frames", str(command.total_frames)]
+    for name in ("checkpoint_frames", "vae_frames", "vae_steps"):
+        if getattr(command, name) != getattr(Train, name):
+            options += [f"--{name.replace('_', '-')}", str(getattr(command, name))]
+    if not command.video:
+        options += ["--no-video"]
+    if command.ignore_memory_limit:
+        options += ["--ignore-memory-limit"]
+    for given, default in ((command.agent, AgentConfig()), (command.environment, EnvConfig())):
+        for name, value in vars(given).items():
+            if value != getattr(default, name):
+                options += [f"--{name.replace('_', '-')}", str(value)]
+    return options
+
+
+def _draw_curve(runs: Path, out: Path, console: Console) -> None:
+    from mfec.figures.learning_curves import draw_learning_curves
+    from mfec.run_directory import find_runs
+
+    finished = [run for run in find_runs([runs]) if run.episodes()["frames"]]
+    if finished:
+        drawn = draw_learning_curves(finished, out)
+        console.print(f"learning curve: {drawn}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _draw_own_vae(config: RunConfig, directory: RunDirectory, console: Console) -> None:
+    """Draw the VAE that the run has trained, if it did; the run itself can do without its files."""
+    if config.trains_vae:
+        from mfec.experiments.vae_directory import VAEDirectory, vae_of_run
+
+        if VAEDirectory(directory.vae).finished:
+            draw_vae(vae_of_run(config, directory), console)
+
+
+def _film(directory: RunDirectory, seed: int, console: Console) -> None:
+    from mfec.experiments.evaluate import evaluate_run
+
+    try:
+        evaluate_run(directory, episodes=1, seed=seed, video=directory.video)
+        said = f"video: {directory.video}"
+    except (ImportError, TypeError, ValueError) as error:
+        said = f"no video: {error}"
+    console.print(said, highlight=False, markup=False, soft_wrap=True)

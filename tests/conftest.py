@@ -1,0 +1,37 @@
+"""Encoders that were never trained: they tell observations apart like any other, and are made in no time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+MakeEncoder = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def make_encoder(tmp_path_factory: pytest.TempPathFactory) -> MakeEncoder:
+    """Writes an encoder and its decoder into a directory; equal ones for equal shapes and seeds."""
+    from mfec.config import VAEConfig
+    from mfec.embeddings.vae.files import write_network
+    from mfec.embeddings.vae.training import Trainer
+
+    recipe = VAEConfig(minibatch=1, channels=(4, 4, 4, 4), hidden=16, latents=4)
+
+    def make(out: Path | None = None, *, shape: tuple[int, ...] = (84, 84), seed: int = 0) -> Path:
+        out = out or tmp_path_factory.mktemp("encoder")
+        out.mkdir(parents=True, exist_ok=True)
+        trainer = Trainer(np.zeros((1, *shape), np.uint8), recipe, seed=seed)
+        for part, tensors in trainer.networks().items():
+            write_network(out, part, tensors, trainer.architecture)
+        return out
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encoder(make_encoder: MakeEncoder) -> Path:
+    """A directory with an encoder of Atari frames."""
+    return make_encoder()

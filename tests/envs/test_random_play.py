@@ -1,0 +1,156 @@
+"""A random policy: the same for the same seed, brought back bit for bit, and every frame of an Atari game."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from itertools import pairwise
+
+import ale_py
+import cv2
+import numpy as np
+import pytest
+
+from mfec.config import EnvConfig
+from mfec.envs import make_atari
+from mfec.envs.atari import AtariVector
+from mfec.envs.lanes import make_lanes
+from mfec.envs.random_play import RandomPlay
+
+from ..dots import Dots
+
+SHORT = EnvConfig(max_frames=100)
+
+
+@pytest.fixture(autouse=True)
+def _few_lanes(monkeypatch):
+    """A load of a ROM takes 0.1 seconds, and every lane has its own."""
+    monkeypatch.setattr("mfec.envs.random_play.LANES", 3)
+
+
+def play(env: str = "qbert", config: EnvConfig | None = None, seed: int = 0) -> RandomPlay:
+    return RandomPlay(env, config or EnvConfig(), np.random.SeedSequence(seed))
+
+
+def digests(playing: RandomPlay, looks: int) -> list[str]:
+    return [sha256(playing.look().tobytes()).hexdigest() for _ in range(looks)]
+
+
+# -- Seeds ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env", ["qbert", "Dots-v0"])
+def test_the_same_seed_sees_the_same_and_another_seed_something_else(env):
+    first = digests(play(env), 40)
+    assert digests(play(env), 40) == first
+    assert not set(digests(play(env, seed=1), 40)) & set(first)
+
+
+@pytest.mark.parametrize(("env", "config", "looks"), [
+    ("qbert", EnvConfig(), 6),  # in the middle of an action
+    ("qbert", SHORT, 330),  # games have ended
+    ("qbert", EnvConfig(max_frames=100, sticky_actions=0.25), 150),
+    ("qbert", EnvConfig(max_frames=100, frame_stack=2), 40),
+    ("Dots-v0", EnvConfig(), 70),
+])  # fmt: skip
+def test_brought_back_it_goes_on_bit_for_bit(env, config, looks):
+    playing = play(env, config)
+    digests(playing, looks)
+    state = json.loads(json.dumps(playing.state()))
+    later = play(env, config)
+    later.restore(state)
+    assert digests(later, 60) == digests(playing, 60)
+    assert later.state() == playing.state()
+
+
+# -- Atari ------------------------------------------------------------------------------------------------------------
+
+
+def emulated(no_ops: int, actions: list[int]) -> list[np.ndarray]:
+    """Frames of Q*bert by a console of our own, with an action for each."""
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(ale_py.roms.get_rom_path("qbert"))
+    ale.reset_game()
+    for _ in range(no_ops):
+        ale.act(0)
+    screens = [ale.getScreenGrayscale()]
+    for action in actions:
+        ale.act(ale.getMinimalActionSet()[action])
+        screens.append(ale.getScreenGrayscale())
+    return [cv2.resize(screen, (84, 84), interpolation=cv2.INTER_AREA) for screen in screens]
+
+
+def test_every_frame_of_an_atari_game_is_seen_and_an_action_is_held_for_four_of_them():
+    playing = play(seed=3)
+    assert playing.frames_each == 1
+    _, actions_seed = np.random.SeedSequence(3).spawn(2)
+    rng = np.random.default_rng(actions_seed)
+    actions = np.array([rng.integers(6, size=3) for _ in range(40)])
+    seen = [playing.look() for _ in range(1 + 4 * len(actions))]
+    env = make_atari("qbert")
+    starts = [env.reset(options={"no_ops": n})[0] for n in range(30)]
+    for lane in range(3):
+        shown = [observations[lane] for observations in seen]
+        assert len({frame.tobytes() for frame in shown}) > 50
+        equal = []
+        for no_ops in (n for n in range(30) if np.array_equal(starts[n], shown[0])):  # several look alike
+            frames = emulated(no_ops, np.repeat(actions[:, lane], 4).tolist())
+            pairs = [frames[0], *(np.maximum(*two) for two in pairwise(frames))]
+            equal.append(np.array_equal(shown, pairs))
+        assert equal.count(True) == 1
+
+
+@pytest.mark.parametrize("game", ["qbert", "ms_pacman"])
+def test_every_fourth_frame_is_what_an_agent_sees_of_the_same_game(game):
+    """Almost: an agent's frame is the maximum of two screens made small, this one the maximum of two small ones."""
+    games, actions_seed = np.random.SeedSequence(3).spawn(2)
+    actions = np.random.default_rng(actions_seed)
+    playing = play(game, seed=3)
+    agent = make_lanes(AtariVector(game, 3), games)
+    agent.begin(np.ones(3, np.bool_))
+    assert np.array_equal(playing.look(), agent.observations)
+    for _ in range(40):
+        seen = [playing.look() for _ in range(4)]
+        chosen = actions.integers(int(agent.action_space.n), size=3)
+        for group, own in enumerate(agent.groups):
+            agent.send(group, chosen[own])
+            assert not agent.receive(group).ended.any()
+        assert (seen[-1] == agent.observations).mean(axis=(1, 2)).min() >= 0.995
+
+
+def test_stacked_frames_are_those_of_an_agent():
+    config = EnvConfig(frame_stack=2)
+    games, actions_seed = np.random.SeedSequence(3).spawn(2)
+    playing = play(config=config, seed=3)
+    assert playing.frames_each == 4
+    agent = make_lanes(AtariVector("qbert", 3, frame_stack=2), games)
+    agent.begin(np.ones(3, np.bool_))
+    actions = np.random.default_rng(actions_seed)
+    for _ in range(10):
+        assert np.array_equal(playing.look(), agent.observations)
+        chosen = actions.integers(6, size=3)
+        for group, own in enumerate(agent.groups):
+            agent.send(group, chosen[own])
+            agent.receive(group)
+
+
+# -- Gymnasium --------------------------------------------------------------------------------------------------------
+
+
+def test_an_environment_of_gymnasium_is_seen_step_by_step():
+    playing = play("Dots-v0")
+    assert playing.frames_each == 1
+    assert playing.observation_space == Dots.observation_space
+    seen = np.array([playing.look() for _ in range(200)])
+    assert seen.shape == (200, 3, 60, 60)
+    actions = (seen.max(axis=(2, 3)) - 100) // 10
+    steps = seen[:, :, -1, -1].astype(int)
+    for lane in range(3):
+        assert steps[0, lane] == 0
+        assert (steps[:, lane] == 0).sum() > 3  # games
+        begun = steps[1:, lane] == 0
+        assert (np.diff(steps[:, lane])[~begun] == 1).all()
+        counts = np.bincount(actions[steps[:, lane] > 0, lane], minlength=4)
+        assert len(counts) == 4
+        assert counts.min() > 20

@@ -1,0 +1,352 @@
+"""Runs whose states come from a VAE: one that was trained before, or one that the run trains on its first frames."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tyro
+from rich.console import Console
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes
+
+from mfec import MFEC
+from mfec.cli import Command, Train, main
+from mfec.cli.train import _again
+from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
+from mfec.embeddings import VAE
+from mfec.embeddings.vae.training import Trainer
+from mfec.experiments import vae as experiments_vae
+from mfec.experiments.fleet import Member, train_fleet
+from mfec.experiments.stopping import Stopped
+from mfec.experiments.train import train
+from mfec.experiments.vae_directory import VAEDirectoryError
+from mfec.run_directory import RunDirectory
+
+from .stopping import games_of, outcome, stopped_after, wait_for
+
+pytestmark = pytest.mark.usefixtures("small")
+SHORT = ["--total-frames", "1200", "--capacity", "100", "--max-frames", "400", "--no-video"]
+
+
+def refused(capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence in which something was refused."""
+    error = capsys.readouterr().err
+    assert error.startswith("mfec: ")
+    assert error.count("\n") == 1
+    return error.removeprefix("mfec: ").rstrip()
+
+
+# -- With an encoder that is there ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, make_encoder, small: None) -> Path:
+    """A run of Q*bert, never stopped, with the encoder `vae` beside it."""
+    place = tmp_path_factory.mktemp("runs")
+    make_encoder(place / "vae")
+    assert main(["train", "qbert", *SHORT, "--vae", str(place / "vae"), "--out", str(place / "run")]) == 0
+    return place / "run"
+
+
+def test_states_are_those_of_the_encoder(run):
+    config = RunDirectory(run).read_config()
+    assert (config.agent.embedding, config.agent.vae) == ("vae", str(run.with_name("vae")))
+    assert "[vae]" not in (run / "config.toml").read_text()
+    agent = MFEC.load(run / "checkpoint")
+    assert isinstance(agent.embedding, VAE)
+    assert agent.embedding.digest == VAE.load(run.with_name("vae")).digest
+    assert agent.memory.tensors()["states"].shape[1] == 8
+    assert games_of(run) == 3
+    assert 100 < len(agent.memory) <= 300
+
+
+def test_stopped_and_resumed_it_is_bit_for_bit_the_run_that_was_not(run, tmp_path):
+    config = RunDirectory(run).read_config()
+    with stopped_after(120):
+        train(config, tmp_path / "run", console=Console(file=io.StringIO()))
+    arguments = ["train", "qbert", *SHORT, "--vae", config.agent.vae, "--out", str(tmp_path / "run"), "--resume"]
+    assert main(arguments) == 0
+    assert outcome(tmp_path / "run") == outcome(run)
+
+
+def test_it_can_be_evaluated_and_played_when_its_encoder_is_gone(run, make_encoder, tmp_path, capsys):
+    shutil.copytree(run.parent, tmp_path, dirs_exist_ok=True)
+    vae = make_encoder(tmp_path / "moved" / "vae")
+    agent = MFEC("qbert", vae=str(vae), capacity=100, seed=0).learn(400)
+    agent.save(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "moved")
+    shutil.rmtree(tmp_path / "vae")
+    loaded = MFEC.load(tmp_path / "saved", env="qbert")
+    observations = np.random.default_rng(0).integers(0, 256, (3, 84, 84), np.uint8)
+    assert np.array_equal(loaded.embedding(observations), agent.embedding(observations))
+    assert np.array_equal(
+        loaded.predict(observations, deterministic=True)[0], agent.predict(observations, deterministic=True)[0]
+    )
+    loaded.learn(420).save(tmp_path / "saved")  # it can go on as well
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "1"]) == 0
+    assert "agent" in capsys.readouterr().out
+
+
+def test_the_name_of_the_environment_stands_in_the_name_of_the_encoder(make_encoder, tmp_path):
+    """In processes of their own the runs are what they would be alone."""
+    for seed, env in enumerate(("qbert", "ms_pacman")):
+        make_encoder(tmp_path / "vaes" / env, seed=seed)
+    arguments = ["--total-frames", "400", "--capacity", "50", "--max-frames", "200", "--no-video"]
+    arguments += ["--vae", str(tmp_path / "vaes" / "{env}")]
+    assert main(["train", "qbert", "ms_pacman", *arguments, "--jobs", "2", "--out", str(tmp_path / "both")]) == 0
+    for env in ("qbert", "ms_pacman"):
+        assert RunDirectory(tmp_path / "both" / env).read_config().agent.vae == str(tmp_path / "vaes" / env)
+    assert main(["train", "ms_pacman", *arguments, "--out", str(tmp_path / "alone")]) == 0
+    assert outcome(tmp_path / "both" / "ms_pacman") == outcome(tmp_path / "alone")
+
+
+@pytest.mark.parametrize(("env", "arguments", "message"), [
+    ("CartPole-v1", [], "the environment has float32 of shape (4,)"),
+    ("qbert", ["--frame-stack", "4"], "the environment has uint8 of shape (4, 84, 84)"),
+    ("CartPole-v1", ["--seeds", "0", "1"], "the environment has float32 of shape (4,)"),
+    ("CartPole-v1", ["--seeds", "0", "1", "--index", "cuda"], "the environment has float32 of shape (4,)"),
+])  # fmt: skip
+def test_an_encoder_that_does_not_fit_is_refused_once(encoder, tmp_path, capsys, env, arguments, message):
+    command = ["train", env, *SHORT[:4], "--vae", str(encoder), *arguments, "--out", str(tmp_path / "run")]
+    assert main(command) == 1
+    assert refused(capsys).endswith(message)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_encoder_is_for_no_other_embedding(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "qbert", "--embedding", "random_projection", "--vae", "here", "--out", str(tmp_path / "run")])
+    assert ended.value.code == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "an encoder ('here') is for the embedding vae, not for random_projection" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("seeds", [[], ["--seeds", "0", "1"]], ids=["alone", "several"])
+def test_an_encoder_that_is_not_there_is_refused_once(tmp_path, capsys, seeds):
+    command = ["train", "qbert", *SHORT, "--vae", str(tmp_path / "nowhere"), *seeds, "--out", str(tmp_path / "run")]
+    assert main(command) == 1
+    assert refused(capsys).startswith(f"there is no encoder '{tmp_path / 'nowhere'}'")
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_torch_nothing_is_begun(encoder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["train", "qbert", *SHORT, "--vae", str(encoder), "--out", str(tmp_path / "run")]) == 1
+    assert refused(capsys) == "the VAE needs the extra `torch`: pip install 'mfec[torch]'"
+    assert not (tmp_path / "run").exists()
+
+
+# -- With a VAE of its own --------------------------------------------------------------------------------------------
+
+AGENT = AgentConfig(embedding="vae", capacity=100, index="cuda")
+RECIPE = VAEConfig(frames=640, steps=105, minibatch=4, channels=(4, 4, 4, 4), hidden=16, latents=4)
+OWN = RunConfig("qbert", 1640, 0, AGENT, EnvConfig(max_frames=300), RECIPE)
+
+
+def begin(out: Path, *, resume: bool = False) -> str:
+    """Train the run OWN; what it said."""
+    said = io.StringIO()
+    train(OWN, out, resume=resume, console=Console(file=said, width=300))
+    return said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory, small: None) -> Path:
+    """A run of Q*bert that trained its own VAE, never stopped."""
+    out = tmp_path_factory.mktemp("own")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mfec.experiments.train.EVERY_FRAMES", 200)
+        begin(out)
+    return out
+
+
+def test_the_frames_of_its_vae_are_its_first(own):
+    run = RunDirectory(own)
+    ends, lengths = run.episodes()["frames"], run.episodes()["length_frames"]
+    assert len(ends) >= 3
+    assert ends[0] == 640 + lengths[0]
+    assert run.progress()["frames"] == [800, 1000, 1200, 1400, 1600]
+    assert MFEC.load(run.checkpoint).frames == 1640
+    assert MFEC.load(run.checkpoint).embedding.digest == VAE.load(own / "vae").digest
+    assert VAE.load(own).digest == VAE.load(own / "vae").digest  # a run is as good a name for its encoder
+
+
+def test_its_settings_are_those_of_its_vae_too(own):
+    lines = (own / "config.toml").read_text().splitlines()
+    table = lines[lines.index("[vae]") + 1 :]
+    assert {"frames = 640", "steps = 105", "channels = [4, 4, 4, 4]", "latents = 4"} <= set(table)
+    assert RunDirectory(own).read_config() == OWN
+
+
+def test_its_frames_are_deleted_and_not_collected_again(own, tmp_path, monkeypatch):
+    assert sorted(path.name for path in (own / "vae").iterdir()) == [
+        "checkpoint", "config.toml", "decoder.safetensors", "encoder.safetensors", "loss.csv",
+    ]  # fmt: skip
+    shutil.copytree(own, tmp_path / "begun")
+    shutil.rmtree(tmp_path / "begun" / "checkpoint")  # as if it had been killed before the first one
+    (tmp_path / "begun" / "vae" / "frames.npy").write_text("left by a kill")
+    monkeypatch.setattr(experiments_vae, "collect_frames", lambda *_, **__: pytest.fail("it collects again"))
+    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 200)
+    assert "vae has all of its 105 steps\n" in begin(tmp_path / "begun", resume=True)
+    assert not (tmp_path / "begun" / "vae" / "frames.npy").exists()
+    assert outcome(tmp_path / "begun") == outcome(own)
+    shutil.rmtree(tmp_path / "begun" / "vae")
+    assert "has all of its 1,640 frames\n" in begin(tmp_path / "begun", resume=True)  # the agent has the encoder
+
+
+KILLED = """
+    from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
+    from mfec.experiments.train import train
+    train({config!r}, sys.argv[1])
+"""
+
+
+def goes_on_as_if_it_had_not_been_stopped(out: Path, own: Path) -> None:
+    assert not (out / "vae" / "encoder.safetensors").exists(), "it had ended before"
+    with pytest.raises(VAEDirectoryError, match=r"vae already holds a VAE: --resume goes on with it"):
+        begin(out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mfec.experiments.train.EVERY_FRAMES", 200)
+        begin(out, resume=True)
+    assert outcome(out) == outcome(own)
+    assert VAE.load(out).digest == VAE.load(own).digest
+
+
+def test_killed_while_its_vae_is_trained_it_ends_as_if_it_had_not_been(own, tmp_path, start_small):
+    process = start_small(KILLED.format(config=OWN), str(tmp_path))
+    wait_for((tmp_path / "vae" / "checkpoint" / "manifest.json").exists, process)
+    process.kill()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    goes_on_as_if_it_had_not_been_stopped(tmp_path, own)
+
+
+def test_asked_to_stop_while_its_vae_is_trained_it_ends_as_if_it_had_not_been(own, tmp_path, monkeypatch):
+    finish = Trainer.finish_chunk
+
+    def ask_to_stop(trainer: Trainer) -> np.ndarray:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return finish(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "finish_chunk", ask_to_stop)
+        with pytest.raises(Stopped):
+            begin(tmp_path)
+    goes_on_as_if_it_had_not_been_stopped(tmp_path, own)
+
+
+def test_in_a_fleet_it_is_the_run_alone(own, tmp_path):
+    said = io.StringIO()
+    member = Member("only", OWN, tmp_path)
+    train_fleet([member], console=Console(file=said, width=300))
+    assert member.outcome == "finished", said.getvalue()
+    assert "step 105/105" in said.getvalue()
+    assert not (tmp_path / "vae" / "frames.npy").exists()
+    games, _, _, tensors = outcome(tmp_path)
+    assert (games, tensors) == (outcome(own)[0], outcome(own)[3])
+    assert VAE.load(tmp_path).digest == VAE.load(own).digest
+
+
+def test_the_command_draws_the_vae_of_the_run(tmp_path, capsys):
+    arguments = ["--embedding", "vae", "--vae-frames", "640", "--vae-steps", "1", "--total-frames", "1640"]
+    settings = ["--capacity", "100", "--max-frames", "400", "--no-video", "--out", str(tmp_path)]
+    assert main(["train", "qbert", *arguments, *settings]) == 0
+    said = capsys.readouterr().out
+    for name in ("vae/loss.png", "vae/reconstructions.png", "curve.png"):
+        assert f": {tmp_path / name}\n" in said
+        assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
+    config = RunDirectory(tmp_path).read_config()
+    assert config.vae == VAEConfig(frames=640, steps=1)
+    assert main(["plot", str(tmp_path), "--out", str(tmp_path / "again.png")]) == 0
+
+
+@pytest.mark.parametrize("several", [[], ["--seeds", "0", "1"], ["--seeds", "0", "1", "--index", "cuda"]])
+def test_too_few_frames_for_a_vae_of_its_own_are_refused_once(tmp_path, capsys, monkeypatch, several):
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("a process is started"))
+    arguments = ["--embedding", "vae", "--total-frames", "1000000", *several, "--out", str(tmp_path / "run")]
+    assert main(["train", "qbert", *arguments]) == 1
+    said = refused(capsys)
+    assert said.startswith("the first 1,000,000 frames train the VAE, so total_frames must be more than that, not ")
+    assert said.endswith("or name an encoder (--vae)")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("several", [[], ["--seeds", "0", "1"], ["--seeds", "0", "1", "--index", "cuda"]])
+def test_a_vae_of_its_own_needs_pictures(tmp_path, capsys, monkeypatch, several):
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("a process is started"))
+    arguments = ["--embedding", "vae", "--total-frames", "1000001", *several, "--out", str(tmp_path / "run")]
+    assert main(["train", "CartPole-v1", "--capacity", "10", *arguments]) == 1
+    assert refused(capsys).startswith("a VAE is trained on pictures of bytes, and these observations are Box(")
+    assert not (tmp_path / "run").exists()
+
+
+# -- The command line -------------------------------------------------------------------------------------------------
+
+
+def parse(arguments: list[str]) -> Train:
+    command = tyro.cli(Command, args=arguments, config=(OmitArgPrefixes, OmitSubcommandPrefixes)).command
+    assert isinstance(command, Train)
+    return command
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--embedding", "vae", "--vae-frames", "5000", "--vae-steps", "700", "--total-frames", "6000"],
+    ["--vae", "runs/vae/{env}", "--index", "cuda", "--seeds", "3", "4"],
+    ["--embedding", "vae", "--vae", "it's here", "--seed", "3", "--no-video", "--checkpoint-frames", "5"],
+    ["--embedding", "identity", "--frame-stack", "4", "--epsilon", "1e-05", "--ignore-memory-limit"],
+])  # fmt: skip
+def test_what_goes_on_with_a_run_asks_for_the_same_run(arguments):
+    given = parse(["train", "qbert", "ms_pacman", *arguments, "--out", "here"])
+    assert parse(_again(given, Path("here"))) == given
+    assert parse([*_again(given, Path("here")), "--resume"]) == replace(given, resume=True)
+
+
+THREADS = """
+    import os
+    import gymnasium
+
+    class Threads(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            print("threads", os.environ.get("OMP_NUM_THREADS"), os.environ.get("MFEC_THREADS"), flush=True)
+            return 0, {}
+
+        def step(self, action):
+            return 1, 1.0, True, False, {}
+
+    gymnasium.register("Threads-v0", entry_point=Threads)
+"""
+
+
+def test_runs_side_by_side_encode_in_one_thread_each(tmp_path, capsys, monkeypatch):
+    (tmp_path / "threads_env.py").write_text(textwrap.dedent(THREADS))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    settings = ["--total-frames", "3", "--capacity", "9", "--no-video", "--out", str(tmp_path / "run")]
+    assert main(["train", "threads_env:Threads-v0", "--seeds", "0", *settings]) == 0
+    assert "seed 0: threads 1 1\n" in capsys.readouterr().out
+
+
+def test_threads_that_the_user_has_set_stay_as_they_are(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    started = []
+
+    def start(command, *, env, **_):
+        started.append((env["OMP_NUM_THREADS"], env["MFEC_THREADS"]))
+        raise OSError("no more processes")
+
+    monkeypatch.setattr("subprocess.Popen", start)
+    assert main(["train", "FrozenLake-v1", "--seeds", "0", "1", "--out", str(tmp_path)]) == 1
+    assert refused(capsys) == "no more processes"
+    assert started == [("3", "1")]
