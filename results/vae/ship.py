@@ -1,4 +1,4 @@
-"""Put trained encoders into the package: `python results/vae/ship.py RUNS`, with what `mfec vae train` wrote to RUNS/GAME.
+"""Put trained encoders, RUNS/GAME of `mfec vae train`, into the package: `python results/vae/ship.py RUNS`.
 
 The encoder is shipped as it is. The decoder, which only draws pictures, is shipped with half the digits.
 """

@@ -6,9 +6,6 @@ the tests of this file are all run once more, in a process of their own.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -24,8 +21,9 @@ from mfec.device.local import LocalChannel
 from mfec.embeddings import RandomProjection
 from mfec.memory.neighbours.cuda import CudaIndex
 
+from ..interpreter import INTERPRETED, run_in_interpreter
+
 Array = NDArray[np.float32]
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() and not INTERPRETED else [])]
 MANY = 17  # queries of one run, enough to be multiplied instead of subtracted
 
@@ -49,14 +47,7 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(INTERPRETED, reason="it is on")
 def test_all_of_this_holds_for_the_kernels_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", __file__],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    run_in_interpreter(__file__)
 
 
 # -- The reference ----------------------------------------------------------------------------------------------------

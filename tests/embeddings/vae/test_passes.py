@@ -7,9 +7,6 @@ tests of this file are run in a process of their own.
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -20,9 +17,9 @@ from mfec.embeddings.vae.networks import as_pictures, costs, draw_messages
 from mfec.embeddings.vae.parameters import Parameters
 from mfec.embeddings.vae.training import Trainer
 
+from ...interpreter import INTERPRETED, run_in_interpreter
 from .making import make_networks, noise_frames
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 interpreted = pytest.mark.skipif(not INTERPRETED, reason="run by the first test, in Triton's interpreter")
 
 # Sizes that leave rows and columns which no convolution reaches, at different layers.
@@ -32,15 +29,7 @@ ONE = Architecture((52, 53), (16, 32, 16, 16), hidden=9, latents=3)
 
 @pytest.mark.skipif(INTERPRETED, reason="it is on")
 def test_all_of_this_holds_for_the_kernels_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", __file__],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert "4 passed, 1 skipped" in done.stdout
+    assert "4 passed, 1 skipped" in run_in_interpreter(__file__)
 
 
 @interpreted
