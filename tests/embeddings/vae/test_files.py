@@ -224,6 +224,12 @@ def test_tensors_of_another_architecture_are_refused(written: Path, change: Chan
     assert refusal(written) == f"{file} is damaged: its tensors are not those of its architecture"
 
 
+def test_an_architecture_that_was_changed_is_refused_even_where_it_fits(written: Path) -> None:
+    file = written / "encoder.safetensors"
+    rewrite(file, lambda _, about: about.update(architecture=about["architecture"].replace("[52, 52]", "[53, 52]")))
+    assert refusal(written) == f"{file} is damaged: its checksum does not match"
+
+
 GOOD = {"observation_shape": [52, 52], "channels": [3, 4, 3, 4], "hidden": 6, "latents": 3}
 
 

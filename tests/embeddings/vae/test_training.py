@@ -63,14 +63,15 @@ def cost_without_messages(known: NDArray[np.uint8], new: NDArray[np.uint8]) -> f
 
 
 def test_it_learns_to_describe_frames_that_it_never_saw(tmp_path: Path) -> None:
-    """Within 800 steps, 2,200 to 3,200 nats below what can be done without messages for the seeds 1, 2 and 3.
+    """Within 800 steps, 3,800 nats below what can be done without messages; the margin is 1,000.
 
-    The margin is 1,000. With the seed 0, most maps die in the first steps, and it takes 1,200. Frames of nearest states
-    have their squares 1 to 7 pixels from each other, others 20.
+    It is 2,000 and more with the seeds 2, 3 and 7, whatever the last digits of their first weights. With others, more
+    maps die in the first steps, and it takes longer. Frames of nearest states have their squares 1 to 4 pixels from
+    each other, any two frames 20.
     """
     (frames, _), (new, corners) = squares(2000, seed=0), squares(200, seed=1)
     recipe = VAEConfig(steps=800, minibatch=8, step_size=5e-4, channels=(8, 8, 16, 16), hidden=32, latents=4)
-    trainer = Trainer(frames, recipe, seed=1)
+    trainer = Trainer(frames, recipe, seed=7)
     train(trainer)
     for part, tensors in trainer.networks().items():
         write_network(tmp_path, part, tensors, trainer.architecture)  # type: ignore[arg-type]
@@ -79,7 +80,7 @@ def test_it_learns_to_describe_frames_that_it_never_saw(tmp_path: Path) -> None:
     states = vae(new)
     squared = np.square(states[:, None] - states).sum(2)
     np.fill_diagonal(squared, np.inf)
-    assert far(corners, corners[squared.argmin(1)]) < 0.6 * far(corners, np.roll(corners, 1, axis=0))
+    assert far(corners, corners[squared.argmin(1)]) < 0.5 * far(corners, np.roll(corners, 1, axis=0))
 
 
 # -- The same bits ----------------------------------------------------------------------------------------------------
@@ -199,6 +200,16 @@ def test_each_step_moves_by_the_gradient_of_its_minibatch(short_chunks: None) ->
         (correction + communication).backward()
         optimiser.step()
     np.testing.assert_allclose(train(trainer), expected, rtol=1e-4)
+
+
+def test_every_chunk_and_every_seed_has_minibatches_and_noise_of_its_own(short_chunks: None) -> None:
+    """Where weights do not move, costs differ by what was drawn alone."""
+    recipe = replace(RECIPE, steps=10, step_size=1e-30)
+    first, other = (Trainer(noise_frames(20), recipe, seed=seed) for seed in (1, 2))
+    other.restore(0, first.tensors())
+    costs = np.concatenate([train(first), train(other)])
+    assert bits(first)[0] == bits(other)[0]
+    assert len(np.unique(costs[:, 0])) == len(np.unique(costs[:, 1])) == 20
 
 
 def test_every_frame_is_drawn_as_often_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ def test_a_state_has_the_same_bits_alone_and_anywhere_in_a_batch(atari: VAE, thr
         assert [state.tobytes() for state in states] == [expected[i] for i in order]
     fresh = make_vae(ATARI)(frames)
     assert [state.tobytes() for state in fresh] == expected
+    assert torch.get_num_threads() == n_threads
 
 
 def test_states_are_what_the_module_makes(atari: VAE) -> None:
@@ -166,19 +167,22 @@ def test_reconstructions_are_the_decoder_s_means_for_the_encoder_s(tmp_path: Pat
 
 
 @pytest.mark.parametrize("minibatch", [4, 250])
-def test_costs_are_the_means_of_the_networks_own(whole: VAE, monkeypatch: pytest.MonkeyPatch, minibatch: int) -> None:
+def test_costs_are_the_means_of_the_networks_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minibatch: int
+) -> None:
+    vae = VAE.load(write_vae(tmp_path, scale=2.0))
     monkeypatch.setattr(inference, "MINIBATCH", minibatch)
     frames = noise_frames(10)
     for seed in (0, 5):
         noise = torch.from_numpy(np.random.default_rng(seed).standard_normal((10, 3), np.float32))
         with torch.inference_mode():
-            own = costs(*make_networks(), as_pictures(torch.from_numpy(frames), SMALL), noise)
-        found = whole.costs(frames, seed=seed)
+            own = costs(*make_networks(scale=2.0), as_pictures(torch.from_numpy(frames), SMALL), noise)
+        found = vae.costs(frames, seed=seed)
         assert all(isinstance(cost, float) for cost in found)
         assert found == pytest.approx([each.mean().item() for each in own], rel=1e-5)
-    assert whole.costs(frames) == whole.costs(frames, seed=0)
-    assert whole.costs(frames, seed=1)[0] != whole.costs(frames, seed=2)[0]
-    assert whole.costs(frames, seed=1)[1] == whole.costs(frames, seed=2)[1], "no noise in it"
+    assert vae.costs(frames) == vae.costs(frames, seed=0)
+    assert vae.costs(frames, seed=1)[0] != vae.costs(frames, seed=2)[0]
+    assert vae.costs(frames, seed=1)[1] == vae.costs(frames, seed=2)[1], "no noise in it"
 
 
 def test_without_files_there_is_no_decoder() -> None:

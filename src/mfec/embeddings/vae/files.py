@@ -55,11 +55,12 @@ def find_files(name: str | Path) -> Path:
 def write_network(directory: Path, part: Part, tensors: Tensors, architecture: Architecture) -> Path:
     """Write one of the two networks, atomically."""
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    described = json.dumps(asdict(architecture))
     about = {
         "format": f"mfec vae {part}",
         "version": VERSION,
-        "architecture": json.dumps(asdict(architecture)),
-        "sha256": _sha256(whole),
+        "architecture": described,
+        "sha256": _sha256(described, whole),
     }
     file = directory / f"{part}.safetensors"
     draft = file.with_suffix(".draft")
@@ -91,7 +92,7 @@ def read_network(directory: Path, part: Part) -> tuple[Architecture, Tensors]:
     wanted = architecture.encoder_shapes() if part == "encoder" else architecture.decoder_shapes()
     if {name: tensor.shape for name, tensor in tensors.items()} != wanted:
         raise EncoderError(f"{file} is damaged: its tensors are not those of its architecture")
-    if _sha256(tensors) != about.get("sha256"):
+    if _sha256(about["architecture"], tensors) != about.get("sha256"):
         raise EncoderError(f"{file} is damaged: its checksum does not match")
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise EncoderError(f"{file} cannot be used: some of its weights are not finite")
@@ -124,8 +125,8 @@ def _parse(text: str) -> Architecture:
     )
 
 
-def _sha256(tensors: Tensors) -> str:
-    digest = hashlib.sha256()
+def _sha256(described: str, tensors: Tensors) -> str:
+    digest = hashlib.sha256(described.encode())
     for name in sorted(tensors):
         digest.update(name.encode())
         digest.update(tensors[name].tobytes())
