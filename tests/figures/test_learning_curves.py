@@ -216,3 +216,14 @@ def test_a_directory_without_runs_is_refused(tmp_path, capsys):
     assert main(["plot", "--out", str(tmp_path / "curve.png")]) == 1
     assert "name a run directory" in capsys.readouterr().err
     assert not (tmp_path / "curve.png").exists()
+
+
+def test_an_encoder_of_the_game_itself_is_not_named(tmp_path):
+    runs = [
+        write_run(tmp_path / vae, [(9, 1.0)], replace(CONFIG, env="qbert", agent=AgentConfig(embedding="vae", vae=vae)))
+        for vae in ("qbert", "ms_pacman")
+    ]
+    assert [curve.label for curve in learning_curves(runs)] == [
+        "qbert, displaced by 1M frames",
+        "qbert, vae ms_pacman, displaced by 1M frames",
+    ]

@@ -15,6 +15,7 @@ from mfec.toml import flat
 
 GAMES = 100  # a point of a curve is the mean of so many last games
 POINTS = 200
+LONG_LABEL = 40
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     """Draw the curves of these runs into a picture; its ending says which kind (png, pdf, svg)."""
     check_kind(out)
     curves = learning_curves(runs)
-    figure = new_figure(6.4, 4.0 + (0.18 * len(curves) if len(curves) > 2 else 0.0))
+    # Too many names, or too long ones, do not lie among the curves.
+    above = len(curves) > 2 or max(len(curve.label) for curve in curves) > LONG_LABEL
+    figure = new_figure(6.4, 4.0 + (0.18 * len(curves) if above else 0.0))
     axes = figure.add_subplot()
     for curve in curves:
         millions = curve.frames / 1e6
@@ -61,7 +64,7 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     axes.set_xlim(left=0.0)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(curves) > 2:  # too many names to lie among the curves
+    if above:
         figure.legend(frameon=False, loc="outside upper left", fontsize="small")
     else:
         axes.legend(frameon=False, loc="upper left")
@@ -110,9 +113,14 @@ def _labels(settings: list[dict[str, object]]) -> list[str]:
         flattened = [{**own, "vae": Path(str(own["vae"])).name} for own in flattened]
     differing = [name for name in flattened[0] if name != "env" and len({str(own[name]) for own in flattened}) > 1]
     return [
-        ", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing if own[name] != "")])
+        ", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing if _tells(name, own))])
         for own in flattened
     ]
+
+
+def _tells(name: str, own: dict[str, object]) -> bool:
+    """Whether a setting says something: a game with its own encoder is the usual thing."""
+    return own[name] != "" and not (name == "vae" and own["vae"] == own["env"])
 
 
 def _count(number: int, thing: str) -> str:

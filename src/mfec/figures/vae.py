@@ -27,6 +27,7 @@ def draw_costs(costs: dict[str, list[float]], out: Path) -> Path:
     late = np.array(costs["correction"])[len(thousands) // 50 :]
     if len(late) > 1:
         above.set_ylim(late.min() - 0.05 * np.ptp(late), late.max() + 0.05 * np.ptp(late))
+    figure.align_ylabels()
     below.set_xlabel("thousands of steps")
     return save_figure(figure, out)
 
