@@ -69,7 +69,7 @@ def test_an_embedding_can_be_asked_for_by_name() -> None:
 
 
 def test_unknown_names_are_refused_with_what_there_is() -> None:
-    with pytest.raises(ValueError, match=r"unknown embedding 'pca'.*auto, random_projection, identity"):
+    with pytest.raises(ValueError, match=r"unknown embedding 'pca'.*auto, random_projection, vae, identity"):
         make_embedding("pca", spaces.Discrete(3), 64, SEED)
-    with pytest.raises(ValueError, match=r"unknown embedding 'pca'.*random_projection, identity"):
+    with pytest.raises(ValueError, match=r"unknown embedding 'pca'.*random_projection, vae, identity"):
         restore_embedding("pca", {})
