@@ -1,8 +1,8 @@
-"""Encoders that were never trained: they tell observations apart like any other, and are made in no time."""
+"""Encoders that were never trained, and one thread for torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,10 @@ MakeEncoder = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def make_encoder(tmp_path_factory: pytest.TempPathFactory) -> MakeEncoder:
-    """Writes an encoder and its decoder into a directory; equal ones for equal shapes and seeds."""
+    """Writes an encoder and its decoder into a directory; equal ones for equal shapes and seeds.
+
+    It tells observations apart like a trained one, and is made in no time.
+    """
     from mfec.config import VAEConfig
     from mfec.embeddings.vae.files import write_network
     from mfec.embeddings.vae.training import Trainer
@@ -35,3 +38,14 @@ def make_encoder(tmp_path_factory: pytest.TempPathFactory) -> MakeEncoder:
 def encoder(make_encoder: MakeEncoder) -> Path:
     """A directory with an encoder of Atari frames."""
     return make_encoder()
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """torch with one thread: on few cores more of them wait for each other, or hold up other processes."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

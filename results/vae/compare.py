@@ -1,7 +1,7 @@
 """VAE beside random projection: `python results/vae/compare.py results/vae/control`.
 
-Scores are means of the last 100 games that had ended by then. A run with a VAE of its own million frames of random play
-is compared twice: after as many frames of learning, and after as many frames in all.
+Scores are means of the last 100 games that had ended by then. A run with a VAE has a million frames of random play
+behind it, those of its encoder, so its rows have two numbers of frames: of learning, and in all.
 """
 
 from __future__ import annotations

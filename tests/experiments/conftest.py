@@ -58,17 +58,12 @@ SMALL = f"""if True:
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[None]:
+def small(one_thread: None) -> Iterator[None]:
     """A random policy in few lanes, chunks of few steps, pictures of few frames, torch in one thread."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # on few cores more of them wait for each other
     with pytest.MonkeyPatch.context() as patch:
         for name, value in FEW.items():
             patch.setattr(name, value)
         yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

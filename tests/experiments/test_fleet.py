@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,17 +28,10 @@ from mfec.run_directory import RunDirectory
 
 from .stopping import games_of, outcome, stopped_after, wait_for
 
+pytestmark = pytest.mark.usefixtures("one_thread")  # as the process that owns the device has it
+
 ATARI = ["--index", "cuda", "--total-frames", "1200", "--capacity", "30", "--max-frames", "400"]
 CART = ["--index", "cuda", "--total-frames", "900", "--capacity", "200", "--checkpoint-frames", "300"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """The process that owns the device computes with one thread: on few cores more of them hold up the runs."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def train(*arguments: str, out: Path) -> int:

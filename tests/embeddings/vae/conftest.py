@@ -1,16 +1,10 @@
-"""One thread for networks so small that two would mostly wait for each other."""
+"""Networks here are so small that two threads would mostly wait for each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def _single_threaded(one_thread: None) -> None:
+    """All tests of this folder."""
