@@ -25,7 +25,7 @@ test: .venv/test
 	@touch $@
 
 .venv/test: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,tensorboard,test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,tensorboard,test,vizdoom]'
 	@touch $@
 
 clean:

@@ -86,7 +86,7 @@ def test_there_is_at_least_one_environment(n_envs):
 
 
 def test_names_are_listed_by_where_they_come_from():
-    games, ids = env_names().values()
+    games, _, ids = env_names().values()
     assert {"ms_pacman", "qbert", "river_raid", "frostbite", "space_invaders"} <= set(games)
     assert "CartPole-v1" in ids
 
@@ -96,7 +96,7 @@ def test_without_ale_py_gymnasium_environments_remain():
 import sys
 sys.modules["ale_py"] = None
 from mfec.envs import env_names, make_env
-games, ids = env_names().values()
+games, *_, ids = env_names().values()
 assert games == [], games
 assert "CartPole-v1" in ids
 make_env("CartPole-v1").reset(seed=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from mfec.config import EnvConfig
 from mfec.envs.atari import AtariVector, atari_games, make_atari
+from mfec.envs.vizdoom import check_scenario, is_vizdoom, make_vizdoom, vizdoom_scenarios
 
 
 def make_env(
@@ -25,10 +27,11 @@ def make_env(
         if config != EnvConfig(n_envs=config.n_envs):
             raise ValueError(f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}")
         options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # not every environment takes it
+        make: Any = make_vizdoom if is_vizdoom(name) else gymnasium.make
         try:
             if config.n_envs == 1:
-                return gymnasium.make(name, **options)
-            makers = [partial(gymnasium.make, name)] * config.n_envs
+                return make(name, **options)  # type: ignore[no-any-return]
+            makers = [partial(make, name)] * config.n_envs
             return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         except gymnasium.error.Error as error:
             raise ValueError(f"{name} cannot be made: {error}") from None
@@ -51,7 +54,10 @@ def env_names() -> dict[str, list[str]]:
         games = atari_games()
     except ImportError:
         games = []
-    return {"Atari games (extra `atari`)": games, "Gymnasium environments": sorted(gymnasium.registry)}
+    names = {"Atari games (extra `atari`)": games}
+    with contextlib.suppress(ImportError):
+        names["ViZDoom scenarios (extra `vizdoom`)"] = vizdoom_scenarios()
+    return {**names, "Gymnasium environments": sorted(name for name in gymnasium.registry if not is_vizdoom(name))}
 
 
 def is_atari(name: str) -> bool:
@@ -61,6 +67,9 @@ def is_atari(name: str) -> bool:
 
 def _is_gymnasium_id(name: str) -> bool:
     """Whether the name is a registered Gymnasium id; one that only looks like it is an error with the nearest."""
+    if is_vizdoom(name):
+        check_scenario(name)
+        return True
     if name in gymnasium.registry or ":" in name:
         return True
     if name.startswith("ALE/"):
