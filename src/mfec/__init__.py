@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mfec.agent import MFEC
     from mfec.callback import Callback, Game
     from mfec.checkpoint import CheckpointError
-    from mfec.config import AgentConfig
+    from mfec.config import AgentConfig, agent_defaults
     from mfec.embeddings import VAE, Identity, RandomProjection
     from mfec.envs import make_atari, make_env
     from mfec.memory import EpisodicMemory
@@ -27,6 +27,7 @@ _HOMES = {
     "Identity": "mfec.embeddings",
     "RandomProjection": "mfec.embeddings",
     "VAE": "mfec.embeddings",
+    "agent_defaults": "mfec.config",
     "make_atari": "mfec.envs",
     "make_env": "mfec.envs",
 }
@@ -41,6 +42,7 @@ __all__ = [
     "Game",
     "Identity",
     "RandomProjection",
+    "agent_defaults",
     "make_atari",
     "make_env",
 ]

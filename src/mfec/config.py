@@ -21,7 +21,8 @@ EpisodeEnd = Literal["game", "life"]
 class AgentConfig:
     """Settings of the episodic controller. Numbers are the paper's for Atari (section 4.1).
 
-    Where the paper is silent or says two things, `docs/differences-from-the-paper.md` explains the default.
+    `agent_defaults` knows those for the Labyrinth, too. Where the paper is silent or says two things,
+    `docs/differences-from-the-paper.md` explains the default.
     """
 
     k: int = 11
@@ -82,6 +83,18 @@ class AgentConfig:
         if self.index != "auto":
             raise ValueError(f"index {self.index!r} searches on the CPU; device {self.device!r} takes 'cuda' or 'auto'")
         return "cuda"
+
+
+def agent_defaults(env: str) -> AgentConfig:
+    """The paper's settings for that environment: its own on the Labyrinth (section 4.2), elsewhere those for Atari.
+
+    >>> agent_defaults("labyrinth_forage").k, agent_defaults("qbert").k
+    (50, 11)
+    """
+    name = env.rpartition(":")[2]  # an id may begin with the module that registers it
+    if name.startswith(("labyrinth_", "mfec/Labyrinth-")):
+        return AgentConfig(k=50, gamma=0.99, capacity=100_000)
+    return AgentConfig()
 
 
 @dataclass(frozen=True)
