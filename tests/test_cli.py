@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from mfec.cli import Evaluate, Plot, Train, VaeShow, VaeTrain, main
-from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
+from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig, agent_defaults
+from mfec.experiments.fleet import Member
+from mfec.experiments.stopping import Stopped
 from mfec.run_directory import RunDirectory
 
 
@@ -118,6 +121,110 @@ def test_defaults_are_those_of_the_configuration(tmp_path, monkeypatch):
     assert main(["train", "FrozenLake-v1", "--total-frames", "50"]) == 0
     default = RunConfig("FrozenLake-v1", 50, 0, replace(AgentConfig(), embedding="identity"), EnvConfig())
     assert RunDirectory(tmp_path / "runs" / "FrozenLake-v1").read_config() == default
+
+
+# -- Options of an environment ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[RunConfig]:
+    """Settings of the runs that are asked for; each is stopped before its first frame."""
+    configs: list[RunConfig] = []
+
+    def stop(config: RunConfig, *_, **__) -> None:
+        configs.append(config)
+        raise Stopped
+
+    monkeypatch.setattr("mfec.experiments.train.train", stop)
+    return configs
+
+
+ATARI, LABYRINTH = (11, 1.0, 1_000_000), (50, 0.99, 100_000)
+
+
+@pytest.mark.parametrize(("arguments", "numbers"), [
+    (["qbert"], ATARI),
+    (["CartPole-v1"], ATARI),
+    (["qbert", "--k", "50", "--gamma", "0.99"], (50, 0.99, 1_000_000)),
+    (["labyrinth_double_t_maze"], LABYRINTH),
+    (["mfec/Labyrinth-ForageAndAvoid-v0", "--epsilon", "0.1"], LABYRINTH),
+    (["labyrinth_forage", "--k", "11", "--capacity", "1000000"], (11, 0.99, 1_000_000)),
+    (["labyrinth_forage", "--gamma=1"], (50, 1.0, 100_000)),
+    (["--k", "50", "labyrinth_forage", "--capacity", "7"], (50, 0.99, 7)),
+    (["labyrinth_forage", "labyrinth_forage", "--k", "1"], (1, 0.99, 100_000)),
+    (["--capacity", "1000000", "--resume", "labyrinth_forage", "--no-video", "--n-envs", "2"], (50, 0.99, 1_000_000)),
+])  # fmt: skip
+def test_what_is_not_given_is_the_default_of_the_environment(asked, capsys, arguments, numbers):
+    assert main(["train", *arguments]) == 130
+    [config] = asked
+    assert (config.agent.k, config.agent.gamma, config.agent.capacity) == numbers
+    assert config.agent.epsilon == (0.1 if "--epsilon" in arguments else 0.005)
+    assert config.environment.n_envs == (2 if "--n-envs" in arguments else 1)
+
+    again = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert main(again[1:]) == 130
+    assert asked == [config, config]
+
+
+def test_what_goes_on_with_a_run_names_only_what_is_not_a_default(asked, capsys):
+    assert main(["train", "labyrinth_forage", "--k", "11", "--capacity", "100000"]) == 130
+    again = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    given = ["--total-frames", "1000000", "--k", "11", "--seed", "0", "--out", "runs/labyrinth_forage", "--resume"]
+    assert again == ["mfec", "train", "labyrinth_forage", *given]
+
+
+def test_each_run_on_one_device_has_the_defaults_of_its_environment(monkeypatch, capsys):
+    configs: list[RunConfig] = []
+
+    def stop(members: list[Member], **_) -> None:
+        for member in members:
+            configs.append(member.config)
+            member.outcome = "stopped"
+
+    monkeypatch.setattr("mfec.experiments.fleet.train_fleet", stop)
+    assert main(["train", "qbert", "labyrinth_forage", "--index", "cuda", "--capacity", "1000000"]) == 130
+    assert [(each.agent.k, each.agent.gamma, each.agent.capacity) for each in configs] == [ATARI, (50, 0.99, 1_000_000)]
+    again = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert main(again[1:]) == 130
+    assert configs[2:] == configs[:2]
+
+
+def test_the_help_shows_the_defaults_of_atari_and_says_those_of_the_labyrinth():
+    ended = run("train", "--help")
+    said = " ".join(ended.stdout.replace("│", " ").split())
+    own = agent_defaults("labyrinth_forage")
+    assert f"on the Labyrinth, k is {own.k}, gamma {own.gamma} and capacity {own.capacity:,} unless given." in said
+    for name, value in (("k INT", 11), ("gamma FLOAT", 1.0), ("capacity INT", 1_000_000)):
+        assert re.search(rf"--{name} [^(]*\(default: {value}\)", said)
+
+
+@pytest.fixture
+def maze(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An environment that is named like a level of the Labyrinth."""
+    (tmp_path / "small_maze.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.toy_text import FrozenLakeEnv\n"
+        "gymnasium.register('mfec/Labyrinth-Small-v0', entry_point=FrozenLakeEnv, max_episode_steps=100)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "small_maze:mfec/Labyrinth-Small-v0"
+
+
+def test_a_run_keeps_the_defaults_of_its_environment_and_goes_on_with_them(maze, tmp_path, capsys):
+    arguments = ["train", maze, "--no-video", "--out", str(tmp_path / "run"), "--total-frames"]
+    assert main([*arguments, "100"]) == 0
+    run = RunDirectory(tmp_path / "run")
+    for line in ("k = 50", "gamma = 0.99", "capacity = 100000", "epsilon = 0.005"):
+        assert line in run.config_file.read_text().splitlines()
+    assert main([*arguments, "200", "--resume"]) == 0
+    assert "going on from frame 100" in capsys.readouterr().out
+    assert run.read_config().agent == replace(agent_defaults(maze), embedding="identity")
+
+    assert main([*arguments, "300", "--resume", "--k", "11"]) == 1
+    assert "was begun with k = 50, it cannot go on with 11" in capsys.readouterr().err
+
+
+# -- Options that are refused -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("options", "message"), [

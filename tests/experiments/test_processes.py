@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mfec import MFEC
 from mfec.cli import main
+from mfec.config import AgentConfig
+from mfec.experiments.processes import Child
 from mfec.run_directory import RunDirectory
 
 from .stopping import games_of, wait_for
@@ -110,6 +114,60 @@ def test_a_senseless_number_of_jobs_is_refused(tmp_path, jobs):
     ended = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True, timeout=30)
     assert ended.returncode == 1
     assert ended.stderr == f"mfec: jobs must be at least 1, not {jobs}\n"
+
+
+# -- Defaults of an environment ---------------------------------------------------------------------------------------
+
+
+def test_each_environment_has_its_own_defaults_and_all_that_is_given(tmp_path, monkeypatch):
+    (tmp_path / "small_maze.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.toy_text import FrozenLakeEnv\n"
+        "gymnasium.register('mfec/Labyrinth-Small-v0', entry_point=FrozenLakeEnv, max_episode_steps=100)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    envs, out = ["FrozenLake-v1", "small_maze:mfec/Labyrinth-Small-v0"], tmp_path / "runs"
+    arguments = ["train", *envs, "--k", "11", "--epsilon", "0.5", "--no-video", "--out", str(out)]
+    assert main([*arguments, "--total-frames", "100"]) == 0
+    lake, maze = RunDirectory(out / "FrozenLake-v1"), RunDirectory(out / "small_maze-mfec-Labyrinth-Small-v0")
+    given = AgentConfig(k=11, epsilon=0.5, embedding="identity")
+    assert lake.read_config().agent == replace(given, gamma=1.0, capacity=1_000_000)
+    assert maze.read_config().agent == replace(given, gamma=0.99, capacity=100_000)
+
+    assert main([*arguments, "--total-frames", "200", "--resume"]) == 0
+    assert [MFEC.load(run.checkpoint).frames for run in (lake, maze)] == [200, 200]
+
+
+@pytest.mark.parametrize(("options", "qbert", "labyrinth"), [
+    ("", "", ""),
+    ("--k 11", "", "--k 11"),
+    ("--k 50 --gamma 1.0", "--k 50", "--gamma 1.0"),
+    ("--k 3 --capacity 100000 --n-envs 2", "--k 3 --capacity 100000 --n-envs 2", "--k 3 --n-envs 2"),
+    ("--vae runs/vae/{env}", "--vae runs/vae/{env}", "--vae runs/vae/{env}"),
+])  # fmt: skip
+def test_options_that_are_given_are_told_to_each_process_and_by_what_goes_on(
+    monkeypatch, capsys, options, qbert, labyrinth
+):
+    started: list[list[Child]] = []
+
+    def stop(children: list[Child], **_) -> dict[str, int]:
+        started.append(children)
+        return {}  # none has begun
+
+    monkeypatch.setattr("mfec.experiments.processes.train_processes", stop)
+    monkeypatch.setattr("mfec.cli.train._refuse_encoders_that_do_not_fit", lambda runs: None)
+    assert main(["train", "qbert", "labyrinth_forage", *options.split(), "--seeds", "3", "4"]) == 130
+    always = ["--total-frames", "1000000"]
+    assert {child.name: child.settings for child in started[0]} == {
+        "qbert seed 3": [*always, *qbert.split()],
+        "qbert seed 4": [*always, *qbert.split()],
+        "labyrinth_forage seed 3": [*always, *labyrinth.split()],
+        "labyrinth_forage seed 4": [*always, *labyrinth.split()],
+    }
+
+    again = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert main(again[1:]) == 130
+    assert started[1] == started[0]
 
 
 # -- Stopping ---------------------------------------------------------------------------------------------------------

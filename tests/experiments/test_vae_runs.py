@@ -306,8 +306,9 @@ def parse(arguments: list[str]) -> Train:
 ])  # fmt: skip
 def test_what_goes_on_with_a_run_asks_for_the_same_run(arguments):
     given = parse(["train", "qbert", "ms_pacman", *arguments, "--out", "here"])
-    assert parse(_again(given, Path("here"))) == given
-    assert parse([*_again(given, Path("here")), "--resume"]) == replace(given, resume=True)
+    again = _again(given, dict.fromkeys(given.envs, given.agent), Path("here"))
+    assert parse(again) == given
+    assert parse([*again, "--resume"]) == replace(given, resume=True)
 
 
 THREADS = """

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(command: Train | Evaluate | Plot | VaeTrain | VaeShow | Envs, given: list[str]) -> int:
     match command:
         case Train():
-            return run_train(command)
+            return run_train(command, given)
         case Evaluate():
             return run_evaluate(command)
         case Plot():

@@ -5,27 +5,31 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+import tyro
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from mfec.cli.stopping import STOPPED, say_how_to_resume
 from mfec.cli.vae import draw_vae
-from mfec.config import CHECKPOINT_FRAMES, AgentConfig, EnvConfig, RunConfig, VAEConfig, folder_of
+from mfec.config import CHECKPOINT_FRAMES, AgentConfig, EnvConfig, RunConfig, VAEConfig, agent_defaults, folder_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mfec.run_directory import RunDirectory
 
+Agents = dict[str, AgentConfig]  # settings of the agent, by environment
 Runs = dict[str, tuple[RunConfig, Path]]  # settings and directory, by name
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train an agent; everything goes into a run directory. Defaults are the paper's for Atari."""
+    """Train an agent; everything goes into a run directory. Defaults are the paper's for Atari; on the Labyrinth, k is
+    50, gamma 0.99 and capacity 100,000 unless given."""
 
     envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
     """Short name of an Atari game (qbert, ms_pacman, ...) or a Gymnasium id; `mfec envs` lists them. Several train side
@@ -56,42 +60,53 @@ class Train:
     environment: EnvConfig = field(default_factory=EnvConfig)
 
 
-def run_train(command: Train) -> int:
-    """Train, and draw what came of it; returns the exit status."""
+def run_train(command: Train, given: Sequence[str]) -> int:
+    """Train, and draw what came of it; `given` is the command line. Returns the exit status."""
     from rich.console import Console
 
     console = Console()
     if not command.envs:
         raise ValueError("name an environment to train on; `mfec envs` lists them")
-    out = command.out or Path("runs") / "-".join(folder_of(env) for env in dict.fromkeys(command.envs))
-    runs = _runs(command, out)
+    agents = {env: _agent(command, env, given) for env in command.envs}
+    out = command.out or Path("runs") / "-".join(folder_of(env) for env in agents)
+    runs = _runs(command, agents, out)
     if len(runs) > 1 or command.seeds:
-        return _train_several(command, runs, out, console)
+        return _train_several(command, agents, runs, out, console)
     [(config, _)] = runs.values()
-    return _train_one(command, config, out, console)
+    return _train_one(command, agents, config, out, console)
 
 
-def _runs(command: Train, out: Path) -> Runs:
+def _agent(command: Train, env: str, given: Sequence[str]) -> AgentConfig:
+    """The agent's settings in that environment: what was given, and its defaults for the rest."""
+    defaults = agent_defaults(env)
+    if defaults == AgentConfig():
+        return command.agent
+    # Read once more: `command` cannot tell Atari's number from the same number given.
+    options = given[1:]  # after the word `train`
+    return tyro.cli(Train, args=options, default=Train(command.envs, agent=defaults), config=(OmitArgPrefixes,)).agent
+
+
+def _runs(command: Train, agents: Agents, out: Path) -> Runs:
     """Every run that the command asks for; senseless settings are refused here, once for all of them."""
-    envs, seeds = dict.fromkeys(command.envs), dict.fromkeys(command.seeds or (command.seed,))
+    seeds = dict.fromkeys(command.seeds or (command.seed,))
     runs = {}
-    for env in envs:
+    for env, agent in agents.items():
         for seed in seeds:
-            names = ([env] if len(envs) > 1 else []) + ([f"seed {seed}"] if command.seeds else [])
-            place = Path(*([folder_of(env)] if len(envs) > 1 else []), *([f"seed-{seed}"] if command.seeds else []))
-            runs[" ".join(names)] = (_run_config(command, env, seed), out / place)
+            names = ([env] if len(agents) > 1 else []) + ([f"seed {seed}"] if command.seeds else [])
+            place = Path(*([folder_of(env)] if len(agents) > 1 else []), *([f"seed-{seed}"] if command.seeds else []))
+            runs[" ".join(names)] = (_run_config(command, agent, env, seed), out / place)
     return runs
 
 
-def _run_config(command: Train, env: str, seed: int) -> RunConfig:
-    agent = replace(command.agent, vae=command.agent.vae.replace("{env}", folder_of(env)))
+def _run_config(command: Train, agent: AgentConfig, env: str, seed: int) -> RunConfig:
+    agent = replace(agent, vae=agent.vae.replace("{env}", folder_of(env)))
     if agent.vae and agent.embedding == "auto":
         agent = replace(agent, embedding="vae")
     vae = VAEConfig(frames=command.vae_frames, steps=command.vae_steps)
     return RunConfig(env, command.total_frames, seed, agent, command.environment, vae)
 
 
-def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -> int:
+def _train_one(command: Train, agents: Agents, config: RunConfig, out: Path, console: Console) -> int:
     from mfec.experiments.stopping import Stopped
     from mfec.experiments.train import train
 
@@ -105,7 +120,7 @@ def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -
             console=console,
         )
     except Stopped:
-        return say_how_to_resume(_again(command, out))
+        return say_how_to_resume(_again(command, agents, out))
     _draw_curve(out, directory.curve, console)
     _draw_own_vae(config, directory, console)
     if command.video:
@@ -113,27 +128,32 @@ def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -
     return 0
 
 
-def _train_several(command: Train, runs: Runs, out: Path, console: Console) -> int:
-    on_device = command.agent.resolved_index() == "cuda"
-    failed, stopped = (_train_fleet if on_device else _train_processes)(command, runs, console)
+def _train_several(command: Train, agents: Agents, runs: Runs, out: Path, console: Console) -> int:
+    if command.agent.resolved_index() == "cuda":
+        failed, stopped = _train_fleet(command, runs, console)
+    else:
+        failed, stopped = _train_processes(command, agents, runs, console)
     if failed:
         print(f"mfec: these runs failed: {', '.join(failed)}", file=sys.stderr)
         return 1
     if stopped:
-        return say_how_to_resume(_again(command, out))
+        return say_how_to_resume(_again(command, agents, out))
     _draw_curve(out, out / "curve.png", console)
     return 0
 
 
-def _train_processes(command: Train, runs: Runs, console: Console) -> tuple[list[str], list[str]]:
+def _train_processes(command: Train, agents: Agents, runs: Runs, console: Console) -> tuple[list[str], list[str]]:
     """Names of the runs that failed, and of those that were stopped."""
     from mfec.experiments.processes import Child, train_processes
 
     _refuse_encoders_that_do_not_fit(runs)
     for number in (signal.SIGINT, signal.SIGTERM):  # either tells the runs' processes to stop
         signal.signal(number, signal.default_int_handler)
-    children = [Child(name, config.env, config.seed, place) for name, (config, place) in runs.items()]
-    status = train_processes(children, _settings(command), resume=command.resume, jobs=command.jobs, console=console)
+    settings = {env: _settings(command, {env: agent}) for env, agent in agents.items()}
+    children = [
+        Child(name, config.env, config.seed, place, settings[config.env]) for name, (config, place) in runs.items()
+    ]
+    status = train_processes(children, resume=command.resume, jobs=command.jobs, console=console)
     stopped = [name for name in runs if status.get(name, STOPPED) in (STOPPED, -signal.SIGINT, -signal.SIGTERM)]
     return [name for name, code in status.items() if code != 0 and name not in stopped], stopped
 
@@ -170,14 +190,14 @@ def _train_fleet(command: Train, runs: Runs, console: Console) -> tuple[list[str
     return by_outcome["failed"], by_outcome["stopped"]
 
 
-def _again(command: Train, out: Path) -> list[str]:
+def _again(command: Train, agents: Agents, out: Path) -> list[str]:
     """The arguments that go on with what was stopped, but for `--resume`."""
     seeds = ["--seeds", *map(str, command.seeds)] if command.seeds else ["--seed", str(command.seed)]
-    return ["train", *command.envs, *_settings(command), *seeds, "--out", str(out)]
+    return ["train", *command.envs, *_settings(command, agents), *seeds, "--out", str(out)]
 
 
-def _settings(command: Train) -> list[str]:
-    """The options that say what differs from the defaults, as a command line."""
+def _settings(command: Train, agents: Agents) -> list[str]:
+    """The options that say what differs from the defaults of these environments, as a command line."""
     options = ["--total-frames", str(command.total_frames)]
     for name in ("checkpoint_frames", "vae_frames", "vae_steps"):
         if getattr(command, name) != getattr(Train, name):
@@ -186,10 +206,12 @@ def _settings(command: Train) -> list[str]:
         options += ["--no-video"]
     if command.ignore_memory_limit:
         options += ["--ignore-memory-limit"]
-    for given, default in ((command.agent, AgentConfig()), (command.environment, EnvConfig())):
-        for name, value in vars(given).items():
-            if value != getattr(default, name):
-                options += [f"--{name.replace('_', '-')}", str(value)]
+    # What differs from the defaults of one environment was given, and so is the same in all.
+    with_defaults = [(vars(agent), vars(agent_defaults(env))) for env, agent in agents.items()]
+    with_defaults += [(vars(command.environment), vars(EnvConfig()))]
+    given = {name: value for each, default in with_defaults for name, value in each.items() if value != default[name]}
+    for name, value in given.items():
+        options += [f"--{name.replace('_', '-')}", str(value)]
     return options
 
 

@@ -22,11 +22,11 @@ class Child:
     env: str
     seed: int
     out: Path
+    settings: Sequence[str]
+    """Its other options."""
 
 
-def train_processes(
-    children: Sequence[Child], settings: Sequence[str], *, resume: bool, jobs: int, console: Console
-) -> dict[str, int]:
+def train_processes(children: Sequence[Child], *, resume: bool, jobs: int, console: Console) -> dict[str, int]:
     """Run `mfec train` once for each child, at most `jobs` at a time; the exit status of each.
 
     A run that fails is reported and the others go on.
@@ -52,7 +52,7 @@ def train_processes(
     while waiting or running:
         while waiting and len(running) < jobs and not stopping:
             child = waiting.pop(0)
-            command = [sys.executable, "-m", "mfec", "train", child.env, *settings]
+            command = [sys.executable, "-m", "mfec", "train", child.env, *child.settings]
             command += ["--seed", str(child.seed), "--out", str(child.out), *(["--resume"] if resume else [])]
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=threads
