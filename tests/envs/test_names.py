@@ -86,8 +86,9 @@ def test_there_is_at_least_one_environment(n_envs):
 
 
 def test_names_are_listed_by_where_they_come_from():
-    games, _, ids = env_names().values()
+    games, levels, _, ids = env_names().values()
     assert {"ms_pacman", "qbert", "river_raid", "frostbite", "space_invaders"} <= set(games)
+    assert levels == ["labyrinth_forage", "labyrinth_forage_and_avoid", "labyrinth_double_t_maze"]
     assert "CartPole-v1" in ids
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mfec.config import EnvConfig
 from mfec.envs.atari_vector import AtariVector
-from mfec.envs.console import FRAME_SKIP, SIDE, STARTS, atari_games, frames_space, import_ale, load, rom_of
+from mfec.envs.console import STARTS, atari_games, import_ale, load, rom_of
+from mfec.envs.pictures import FRAME_SKIP, SIDE, frames_space
 
 __all__ = ["Atari", "AtariVector", "atari_games", "make_atari"]
 

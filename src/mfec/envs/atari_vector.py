@@ -14,7 +14,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from mfec.config import EnvConfig
-from mfec.envs.console import FRAME_SKIP, STARTS, frames_space, import_ale, load, rom_of
+from mfec.envs.console import STARTS, import_ale, load, rom_of
+from mfec.envs.pictures import FRAME_SKIP, frames_space
 
 RELOAD_EVERY = 64  # games of one lane between two loads of its ROM, which take 100 ms each
 

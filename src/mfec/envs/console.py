@@ -5,12 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-import numpy as np
-from gymnasium import spaces
-
 STARTS = 30  # no-ops at the start of a game: 0 to 29 frames
-FRAME_SKIP = 4
-SIDE = 84
 TWO_PLAYER = {"combat", "joust", "maze_craze", "warlords"}  # ROMs that cannot be played alone
 
 
@@ -38,12 +33,6 @@ def load(game: str) -> Any:
     ale.setInt("max_num_frames_per_episode", 0)
     ale.loadROM(ale_py.roms.get_rom_path(rom_of(game)))
     return ale
-
-
-def frames_space(frame_stack: int) -> spaces.Box:
-    """Observations of that many frames."""
-    shape = (SIDE, SIDE) if frame_stack == 1 else (frame_stack, SIDE, SIDE)
-    return spaces.Box(0, 255, shape, np.uint8)
 
 
 def import_ale() -> Any:

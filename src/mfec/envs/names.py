@@ -1,4 +1,4 @@
-"""Environments by name: Atari games by their short names, everything else by its Gymnasium id."""
+"""Environments by name: Atari games and Labyrinth levels by short names, everything else by its Gymnasium id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from mfec.config import EnvConfig
 from mfec.envs.atari import AtariVector, atari_games, make_atari
+from mfec.envs.labyrinth import LEVELS, Labyrinth, LabyrinthVector
 from mfec.envs.vizdoom import check_scenario, is_vizdoom, make_vizdoom, vizdoom_scenarios
+
+_LEVEL_NAMES = {name: level.name for level in LEVELS.values() for name in (level.name, level.id)}
 
 
 def make_env(
@@ -20,12 +23,19 @@ def make_env(
 ) -> gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]:
     """The environment of that name: one for `n_envs=1`, else a vector environment.
 
-    every_frame: a vector of Atari games shows every frame, and a step is one of them.
+    every_frame: a vector of Atari games or Labyrinth levels shows every frame, and a step is one of them.
     """
     config = config or EnvConfig()
+    if not is_atari(name) and config != EnvConfig(n_envs=config.n_envs):
+        raise ValueError(f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}")
+    if is_labyrinth(name):
+        level = _LEVEL_NAMES[name]
+        if every_frame:
+            return LabyrinthVector(level, config.n_envs, frame_skip=1, autoreset_mode=AutoresetMode.DISABLED)
+        if config.n_envs > 1:
+            return LabyrinthVector(level, config.n_envs, autoreset_mode=AutoresetMode.DISABLED)
+        return Labyrinth(level, render_mode=render_mode)
     if _is_gymnasium_id(name):
-        if config != EnvConfig(n_envs=config.n_envs):
-            raise ValueError(f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}")
         options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # not every environment takes it
         make: Any = make_vizdoom if is_vizdoom(name) else gymnasium.make
         try:
@@ -54,7 +64,7 @@ def env_names() -> dict[str, list[str]]:
         games = atari_games()
     except ImportError:
         games = []
-    names = {"Atari games (extra `atari`)": games}
+    names = {"Atari games (extra `atari`)": games, "Labyrinth levels": list(LEVELS)}
     with contextlib.suppress(ImportError):
         names["ViZDoom scenarios (extra `vizdoom`)"] = vizdoom_scenarios()
     return {**names, "Gymnasium environments": sorted(name for name in gymnasium.registry if not is_vizdoom(name))}
@@ -62,7 +72,20 @@ def env_names() -> dict[str, list[str]]:
 
 def is_atari(name: str) -> bool:
     """Whether the name is that of an Atari game; one that is nothing's is an error."""
-    return not _is_gymnasium_id(name)
+    return not is_labyrinth(name) and not _is_gymnasium_id(name)
+
+
+def is_labyrinth(name: str) -> bool:
+    """Whether the name is that of a Labyrinth level; one that only looks like it is an error with the nearest."""
+    if name.startswith(("labyrinth", "mfec/")) and name not in _LEVEL_NAMES and name not in gymnasium.registry:
+        near = difflib.get_close_matches(name, _LEVEL_NAMES, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown environment {name!r}; did you mean {near!r}? `mfec envs` lists all of them")
+    return name in _LEVEL_NAMES
+
+
+def shows_every_frame(name: str) -> bool:
+    """Whether `make_env(every_frame=True)` is for environments of that name."""
+    return is_labyrinth(name) or is_atari(name)
 
 
 def _is_gymnasium_id(name: str) -> bool:

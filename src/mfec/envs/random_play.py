@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.config import EnvConfig
-from mfec.envs.console import FRAME_SKIP
 from mfec.envs.lanes import make_lanes
-from mfec.envs.names import is_atari, make_env
+from mfec.envs.names import make_env, shows_every_frame
+from mfec.envs.pictures import FRAME_SKIP
 
 LANES = 32
 
@@ -18,8 +18,8 @@ LANES = 32
 class RandomPlay:
     """What a random policy sees, observation by observation, the same for the same seed.
 
-    An action is kept for four frames on Atari, as any agent's is, and every one of the four is seen: a million frames
-    are a million observations, as in the paper. Elsewhere an observation is a step.
+    An action is kept for four frames on Atari and in the Labyrinth, as any agent's is, and every one of the four is
+    seen: a million frames are a million observations, as in the paper. Elsewhere an observation is a step.
 
     Args:
         env: name of the environment.
@@ -28,7 +28,7 @@ class RandomPlay:
     """
 
     def __init__(self, env: str, config: EnvConfig, seed: np.random.SeedSequence) -> None:
-        every_frame = is_atari(env) and config.frame_stack == 1
+        every_frame = shows_every_frame(env) and config.frame_stack == 1
         config = EnvConfig(**{**vars(config), "n_envs": LANES})
         games, actions = seed.spawn(2)
         self._lanes = make_lanes(make_env(env, config, every_frame=every_frame), games)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Update
 from mfec.device import Channel, DeviceEncoder, Seen, device_name, open_channel
 from mfec.memory.compiled import average, enter_all, set_ticks, write_rows
@@ -79,6 +80,7 @@ class EpisodicMemory:
         update: Update = AgentConfig.update,
         few_neighbours: FewNeighbours = AgentConfig.few_neighbours,
     ) -> None:
+        announce_compiling()
         for name, number in (("n_actions", n_actions), ("dim", dim), ("capacity", capacity), ("k", k)):
             if not isinstance(number, (int, np.integer)) or number < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")

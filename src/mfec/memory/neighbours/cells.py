@@ -36,7 +36,7 @@ from mfec.memory.neighbours.clustering import Cells, cluster
 from mfec.memory.neighbours.codes import COARSEST_STEP, PART, SAMPLE, all_entries, fit_code_book, parts_of
 from mfec.memory.neighbours.recent import RecentQueries
 from mfec.memory.neighbours.scan import scan
-from mfec.memory.neighbours.threads import n_threads, on_all_cores
+from mfec.threads import n_threads, on_all_cores
 
 CELL_SIZE = 96  # entries of all actions in a cell, when the cells are made
 CELL_SAMPLE = 32  # entries for each cell, at most, to find the cells from

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.memory.neighbours.codes import BLOCK, empty_blocks, measure_rows, put_code, shift_query
-from mfec.memory.neighbours.threads import n_threads, on_all_cores
+from mfec.threads import n_threads, on_all_cores
 
 REGION_SAMPLE = 64  # codes for each region, to find the regions from
 ROUNDS = 4  # of k-means; more moved the share of found neighbours by less than its noise

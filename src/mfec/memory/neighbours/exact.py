@@ -31,8 +31,9 @@ from mfec.memory.neighbours.codes import (
     squared_distance,
 )
 from mfec.memory.neighbours.scan import enter
+from mfec.memory.neighbours.shares import fair_shares
 from mfec.memory.neighbours.stateless import StatelessIndex
-from mfec.memory.neighbours.threads import fair_shares, on_all_cores
+from mfec.threads import on_all_cores
 
 OUTSIDE = 0.01  # share of numbers below the coded range, and above
 RUN = 64  # code distances that are passed over together when the smallest of them is too large

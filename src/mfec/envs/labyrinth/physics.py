@@ -1,0 +1,70 @@
+"""How a player moves: the engine's friction, acceleration and turning, and walls that are slid along."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from mfec.envs.labyrinth.levels import FRAMES_PER_SECOND, PLAYER
+from mfec.envs.labyrinth.world import HEADING, VX, VY, X, Y
+
+TOP_SPEED = 320.0  # units a second
+ACCELERATION = 10.0
+FRICTION = 6.0
+STOP_SPEED = 100.0  # below it, friction is as strong as at this speed
+TURNING = 132.0  # degrees a second
+SECOND = 1.0 / FRAMES_PER_SECOND
+
+ACTIONS = (
+    "move left",
+    "move right",
+    "turn left",
+    "turn right",
+    "move forward",
+    "move backward",
+    "forward and turn left",
+    "forward and turn right",
+)
+# For each action: steps ahead, steps to the left, and turning to the left.
+_WISHES = np.array([[0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1], [1, 0, 0], [-1, 0, 0], [1, 0, 1], [1, 0, -1]], float)
+
+
+@numba.njit(cache=True, nogil=True)
+def move(pose, action, blocks):
+    """One frame of a player (1/60 s): turn, slow down by friction, speed up as wished, go, slide along walls."""
+    ahead, left, turn = _WISHES[action, 0], _WISHES[action, 1], _WISHES[action, 2]
+    pose[HEADING] = (pose[HEADING] + turn * TURNING * SECOND) % 360.0
+    angle = math.radians(pose[HEADING])
+    wish_x = ahead * math.cos(angle) - left * math.sin(angle)
+    wish_y = ahead * math.sin(angle) + left * math.cos(angle)
+
+    speed = math.sqrt(pose[VX] * pose[VX] + pose[VY] * pose[VY])
+    if speed > 0.0:
+        slowed = max(0.0, speed - max(speed, STOP_SPEED) * FRICTION * SECOND) / speed
+        pose[VX] *= slowed
+        pose[VY] *= slowed
+    lacking = TOP_SPEED * (ahead * ahead + left * left) - (pose[VX] * wish_x + pose[VY] * wish_y)
+    if lacking > 0.0:
+        gain = min(ACCELERATION * TOP_SPEED * SECOND, lacking)
+        pose[VX] += gain * wish_x
+        pose[VY] += gain * wish_y
+
+    # One axis after the other: what a wall takes is the speed towards it, and the rest goes on along it.
+    pose[X] += pose[VX] * SECOND
+    for b in range(len(blocks)):
+        if _inside(pose, blocks[b]):
+            pose[X] = blocks[b, 0] - PLAYER if pose[VX] > 0.0 else blocks[b, 2] + PLAYER
+            pose[VX] = 0.0
+    pose[Y] += pose[VY] * SECOND
+    for b in range(len(blocks)):
+        if _inside(pose, blocks[b]):
+            pose[Y] = blocks[b, 1] - PLAYER if pose[VY] > 0.0 else blocks[b, 3] + PLAYER
+            pose[VY] = 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def _inside(pose, block):
+    """Whether the player's box reaches into a block; touching it is not reaching in."""
+    return block[0] - PLAYER < pose[X] < block[2] + PLAYER and block[1] - PLAYER < pose[Y] < block[3] + PLAYER

@@ -1,0 +1,269 @@
+"""ViZDoom: what is seen of a scenario, that its seed makes the game, and that the engine leaves nothing behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from mfec.cli import main
+from mfec.config import EnvConfig
+from mfec.envs import env_names, make_env
+from mfec.envs.lanes import make_lanes
+from mfec.envs.vizdoom import vizdoom_scenarios
+
+BASIC = "VizdoomBasic-v1"
+ATTACK = 1
+
+
+@pytest.fixture
+def make():
+    """Environments that are closed at the end."""
+    made = []
+
+    def make_one(name=BASIC, **options):
+        made.append(make_env(name, **options))
+        return made[-1]
+
+    yield make_one
+    for env in made:
+        env.close()
+
+
+def play(env, seed, steps):
+    """Observations, rewards and ends of a game with random actions."""
+    actions = np.random.default_rng(seed)
+    seen = [env.reset(seed=seed)[0].tobytes()]
+    for _ in range(steps):
+        observation, *rest, _ = env.step(int(actions.integers(env.action_space.n)))
+        seen += [observation.tobytes(), *rest]
+        if rest[1] or rest[2]:
+            break
+    return seen
+
+
+# -- What is seen -----------------------------------------------------------------------------------------------------
+
+
+def area_mean(side, covered):
+    """Rows that average `covered` pixels into `side`, by how much of each lies inside."""
+    edges = np.arange(side + 1) * covered / side
+    pixels = np.arange(covered)
+    inside = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return np.clip(inside, 0, None) / (covered / side)
+
+
+def test_an_observation_is_the_luminance_of_the_screen(make):
+    env = make(render_mode="rgb_array")
+    observation, _ = env.reset(seed=0)
+    assert observation.shape == (84, 84)
+    assert observation.dtype == np.uint8
+    screen = env.render()
+    assert screen.shape == (240, 320, 3)
+    grey = screen @ np.array([0.299, 0.587, 0.114])
+    expected = area_mean(84, 240) @ grey @ area_mean(84, 320).T
+    assert expected.std() > 10
+    np.testing.assert_allclose(observation, expected, atol=1.01)  # rounded twice
+
+
+@pytest.mark.parametrize("scenario", vizdoom_scenarios())
+def test_every_scenario_is_played_with_all_of_its_actions(make, scenario):
+    env = make(scenario)
+    assert isinstance(env.action_space, spaces.Discrete)
+    observation, _ = env.reset(seed=0)
+    for action in range(env.action_space.n):
+        assert env.observation_space.contains(observation)
+        assert observation.any()
+        observation, reward, ended, cut_off, _ = env.step(action)
+        assert isinstance(reward, float)
+        if ended or cut_off:
+            observation, _ = env.reset(seed=0)
+
+
+def test_the_buttons_of_the_deathmatch_are_pressed_one_at_a_time(make):
+    env = make("VizdoomDeathmatch-v1")
+    assert env.action_space == spaces.Discrete(18)  # 17 buttons, or none; its three axes stay at rest
+    env.reset(seed=0)
+    for action in range(18):
+        env.step(action)
+        pressed = env.unwrapped.game.get_last_action()
+        assert sum(pressed) == (action > 0), pressed
+
+
+def test_a_video_plays_at_the_speed_of_the_game_and_does_not_end_in_black(make):
+    env = make(render_mode="rgb_array")
+    assert env.metadata["render_fps"] == 35 / 4
+    env.reset(seed=0)
+    ended = cut_off = False
+    while not (ended or cut_off):
+        observation, _, ended, cut_off, _ = env.step(0)
+    assert not observation.any()
+    assert env.render().std() > 10
+
+
+# -- Frames -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_is_four_frames_of_the_engine(make):
+    env = make()
+    assert make_lanes(env, np.random.SeedSequence(0)).frame_skip == 4
+    env.reset(seed=0)
+    begun = env.unwrapped.game.get_episode_time()
+    for _ in range(5):
+        _, reward, *_ = env.step(0)
+        assert reward == -4  # a point a frame
+    assert env.unwrapped.game.get_episode_time() - begun == 20
+
+
+def test_a_step_of_several_is_four_frames_of_each(make):
+    vector = make(config=EnvConfig(n_envs=2))
+    assert make_lanes(vector, np.random.SeedSequence(0)).frame_skip == 4
+    vector.reset(seed=[0, 1])
+    *_, rewards, _, _, _ = vector.step(np.zeros(2, np.int64))
+    assert rewards.tolist() == [-4, -4]
+
+
+# -- Seeds ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_and_actions_give_the_same_game(make):
+    one, other = make(), make()
+    games = [play(one, seed, 80) for seed in range(6)]
+    assert len({game[0] for game in games}) == 6
+    assert [play(other, seed, 80) for seed in range(6)] == games
+
+
+@pytest.mark.parametrize("scenario", [BASIC, "VizdoomDefendLine-v1", "VizdoomMyWayHome-v1"])
+def test_a_game_does_not_depend_on_those_before_it(make, scenario):
+    alone, after = make(scenario), make(scenario)
+    for seed, before, steps in [(2, 0, 17), (18, 32, 3), (30, 18, 17), (5, 4, 300)]:
+        expected = play(alone, seed, 40)
+        alone.close()  # it begins with a fresh engine
+        play(after, before, steps)
+        assert play(after, seed, 40) == expected
+
+
+def test_a_weapon_that_swung_when_the_last_game_was_left_is_at_rest(make):
+    """The engine alone would draw the shot elsewhere."""
+    env = make()
+    actions = np.random.default_rng(2)
+    alone = play(env, 2, 6)
+    play(env, 0, 17)
+    assert env.unwrapped.game.get_episode_time() < 300  # left, not ended
+    assert ATTACK in [int(actions.integers(4)) for _ in range(6)]
+    assert play(env, 2, 6) == alone
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_games_in_progress_are_brought_back(make, n_envs):
+    def step(lanes):
+        lanes.send(0, actions.integers(4, size=n_envs))
+        return lanes.receive(0).ended
+
+    actions = np.random.default_rng(0)
+    lanes, again = (make_lanes(make(config=EnvConfig(n_envs=n_envs)), np.random.SeedSequence(7)) for _ in range(2))
+    lanes.begin(np.ones(n_envs, np.bool_))
+    for _ in range(130):
+        ended = step(lanes)
+        if ended.any():
+            lanes.begin(ended)
+    history = lanes.history()
+    assert max(history["games"]) > 0
+    assert all(history["actions"])
+    again.restore(history)
+    np.testing.assert_array_equal(again.observations, lanes.observations)
+    for _ in range(5):
+        state = actions.bit_generator.state
+        step(lanes)
+        actions.bit_generator.state = state
+        step(again)
+        np.testing.assert_array_equal(again.observations, lanes.observations)
+
+
+# -- The engine -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["closed", "forgotten"])
+def test_the_engine_leaves_no_files(tmp_path, monkeypatch, end):
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    env = make_env(BASIC)
+    env.reset(seed=0)
+    env.step(0)
+    assert len(list(temporary.iterdir())) == 1
+    if end == "closed":
+        env.close()
+    else:
+        del env
+    assert list(here.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_settings_for_the_engine_in_the_working_folder_change_nothing(tmp_path, monkeypatch, make):
+    expected = play(make(), 0, 5)
+    (tmp_path / "_vizdoom.cfg").write_text("living_reward = 7\n")
+    monkeypatch.chdir(tmp_path)
+    assert play(make(), 0, 5) == expected
+
+
+def test_a_closed_environment_can_begin_again(make):
+    env = make()
+    first = play(env, 3, 5)
+    env.close()
+    assert play(env, 3, 5) == first
+
+
+# -- Names ------------------------------------------------------------------------------------------------------------
+
+
+def test_scenarios_are_listed_without_those_the_agent_cannot_play(capsys):
+    listed = env_names()["ViZDoom scenarios (extra `vizdoom`)"]
+    assert {BASIC, "VizdoomHealthGathering-v1", "VizdoomMyWayHome-v1", "VizdoomDeathmatch-v1"} <= set(listed)
+    assert len(listed) == 12
+    assert main(["envs"]) == 0
+    shown = capsys.readouterr().out
+    assert "ViZDoom scenarios (extra `vizdoom`):\n  VizdoomBasic-v1\n" in shown
+    assert shown.count("Vizdoom") == 12  # nor among Gymnasium's own
+    assert "MultiBinary" not in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("VizdoomBasic", BASIC), ("VizdoomBasic-v7", BASIC), ("vizdoomMyWayHom-v1", "VizdoomMyWayHome-v1")],
+)
+def test_an_unknown_scenario_is_an_error_that_names_the_nearest(given, meant):
+    with pytest.raises(ValueError, match=rf"unknown environment '{given}'; did you mean '{meant}'\? `mfec envs`"):
+        make_env(given)
+
+
+@pytest.mark.parametrize("name", ["VizdoomBasic-MultiBinary-v1", "VizdoomFreedoom1E1M1-S1-v0"])
+def test_scenarios_that_press_several_buttons_at_once_are_refused(make, name):
+    with pytest.raises(TypeError, match="the action space is MultiBinary .* supported are Discrete actions"):
+        make_lanes(make(name), np.random.SeedSequence(0))
+
+
+def test_settings_of_atari_are_refused():
+    with pytest.raises(ValueError, match="are for Atari games, not for VizdoomBasic-v1"):
+        make_env(BASIC, EnvConfig(frame_stack=4))
+
+
+@pytest.mark.parametrize("missing", ["vizdoom", "cv2"])
+def test_without_vizdoom_its_extra_is_named(missing):
+    code = f"""
+import sys
+sys.modules["{missing}"] = None
+from mfec.cli import main
+from mfec.envs import env_names
+assert not any("ViZDoom" in source for source in env_names())
+sys.exit(main(["train", "VizdoomBasic-v1", "--out", "/nonexistent/run"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "mfec: ViZDoom scenarios need the extra `vizdoom`: pip install 'mfec[vizdoom]'\n"
