@@ -116,9 +116,8 @@ class Vizdoom(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _settle(self) -> None:
         """Let the weapon come to rest in a game that is always the same, so that the next one begins like any other.
 
-        How far the weapon swings is the one thing that the engine keeps when a game ends. It nears its aim by one unit
-        with every picture that is drawn, and lies between 0 and 16. Without this 5 in 200 games of Basic were drawn
-        differently when they were played again after others.
+        How far the weapon swings outlasts a game: the engine moves it by one unit, of at most 16, with every picture
+        it draws. Without these 6 ms, 5 in 200 games of Basic were drawn differently when played again after others.
         """
         self._game.set_seed(0)
         self._game.new_episode()
