@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mfec.envs.labyrinth.levels import LEVELS, Level
 from mfec.envs.labyrinth.physics import ACTIONS
 from mfec.envs.labyrinth.simulation import Simulation
-from mfec.envs.labyrinth.world import Players
+from mfec.envs.labyrinth.world import Players, World
 from mfec.envs.pictures import FRAME_SKIP, SIDE, frames_space
 
 Observation = NDArray[np.uint8]
@@ -61,6 +61,11 @@ class Labyrinth(gymnasium.Env[Observation, np.int64]):
     def level(self) -> Level:
         """The level, with its map."""
         return self._simulation.level
+
+    @property
+    def world(self) -> World:
+        """The level as arrays."""
+        return self._simulation.world
 
     @property
     def players(self) -> Players:
