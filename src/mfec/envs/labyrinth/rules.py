@@ -71,7 +71,7 @@ def _begin_trial(world, players, n):
         players.cues[n] = world.directions[apple]
     else:
         players.fruit[n] = world.fruit
-    west, south, east, north, clearance = world.start
+    west, south, east, north, least, greatest, clearance = world.start
     near = True
     while near:
         pose[X] = west + (east - west) * _uniform(players.random, n)
@@ -80,7 +80,7 @@ def _begin_trial(world, players, n):
         for place in range(len(world.places)):
             away_x, away_y = world.places[place, 0] - pose[X], world.places[place, 1] - pose[Y]
             near |= away_x * away_x + away_y * away_y < clearance * clearance
-    pose[HEADING] = 360.0 * _uniform(players.random, n)
+    pose[HEADING] = least + (greatest - least) * _uniform(players.random, n)
 
 
 @numba.njit(cache=True, nogil=True)

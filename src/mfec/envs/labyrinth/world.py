@@ -27,7 +27,7 @@ class World(NamedTuple):
     places: NDArray[np.float64]  # (m, 2)
     fruit: NDArray[np.int8]  # (m,)
     directions: NDArray[np.int8]  # (m, cues): what the cues show; no rows where a level has none
-    start: NDArray[np.float64]  # (5,): west, south, east, north, and the clearance
+    start: NDArray[np.float64]  # (7,): west, south, east, north, least and greatest heading, and the clearance
     heights: NDArray[np.float64]  # (2,): of the eye, and of the wall above it
     tile: float
     ceiling: bool
@@ -67,7 +67,7 @@ def build_world(level: Level) -> World:
         places=np.array(level.places),
         fruit=np.array(level.fruit, np.int8),
         directions=directions,
-        start=np.array([*level.start, level.start_clearance]),
+        start=np.array([*level.start, *level.headings, level.start_clearance]),
         heights=np.array([EYE, level.wall_height - EYE]),
         tile=level.tile,
         ceiling=level.ceiling,
