@@ -89,7 +89,7 @@ class Labyrinth(gymnasium.Env[Observation, np.int64]):
             raise ValueError(f"an action lies in 0..{len(ACTIONS) - 1}, and {action} does not")
         picture = np.empty((1, SIDE, SIDE), np.uint8)
         outcome = self._reward, self._terminated, self._truncated, picture
-        self._simulation.step(slice(0, 1), np.array([action]), self.frame_skip, *outcome)
+        self._simulation.step(slice(0, 1), np.array([action], np.int64), self.frame_skip, *outcome)
         return picture[0], float(self._reward[0]), bool(self._terminated[0]), bool(self._truncated[0]), {}
 
     def render(self) -> NDArray[np.uint8]:
