@@ -133,7 +133,7 @@ def _draw_level(world, pose, view, atlas, texture, ray_x, ray_y, samples, first,
 @numba.njit(cache=True, nogil=True)
 def _draw_sky(pose, view, atlas, column, samples, last):
     around = 2**SKY_BITS
-    u = int(view.sky_columns[column] - pose[HEADING] / 360.0 * around + around) & (around - 1)
+    u = math.floor(view.sky_columns[column] - pose[HEADING] / 360.0 * around) & (around - 1)
     for row in range(last):
         samples[row] = atlas.sky[u * SIDE + view.sky_rows[row]]
 
