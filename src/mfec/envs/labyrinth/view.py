@@ -16,9 +16,6 @@ FIELD_OF_VIEW = 90.0  # degrees, across
 SAMPLES = 2  # a side of a pixel: every pixel is the mean of 2 x 2 samples
 DARKEST, DIMMING = 0.45, 3000.0  # light falls with the distance, to no less than that share
 
-# A sample point is moved this many tiles into the positive, where cutting off decimals rounds down.
-FAR_TILES = 64
-
 
 class View(NamedTuple):
     """The tables of a camera of w x h samples."""
@@ -29,7 +26,7 @@ class View(NamedTuple):
     aside: NDArray[np.float64]  # (w,): how far right a ray goes while it goes one ahead
     sky_columns: NDArray[np.float64]  # (w,): columns of the sky to the right of the middle
     sky_rows: NDArray[np.int32]  # (h,): of the sky's picture, for samples above the horizon
-    distances: NDArray[np.float32]  # (h,): at which a sample sees the floor, or above the horizon the ceiling
+    distances: NDArray[np.float64]  # (h,): at which a sample sees the floor, or above the horizon the ceiling
     copies: NDArray[np.int64]  # (h,): the copy of the floor's or the ceiling's texture that fits
     light: NDArray[np.int32]  # (h,): of 256
 
@@ -49,7 +46,7 @@ def build_view(world: World, width: int, height: int) -> View:
         aside=aside,
         sky_columns=np.degrees(np.arctan(aside)) / 360.0 * 2**SKY_BITS,
         sky_rows=np.clip(SIDE - 1 - elevation / 60.0 * SIDE, 0, SIDE - 1).astype(np.int32),
-        distances=distances.astype(np.float32),
+        distances=distances,
         # A sample covers more of the floor along the view than across it; the copy is chosen by the mean of the two.
         copies=fitting_copy(distances / focal * np.sqrt(np.maximum(distances / world.heights[0], 1.0)), world.tile),
         light=np.rint(256.0 * brightness(distances)).astype(np.int32),
