@@ -27,14 +27,17 @@ ACTIONS = (
     "forward and turn left",
     "forward and turn right",
 )
-# For each action: steps ahead, steps to the left, and turning to the left.
-_WISHES = np.array([[0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1], [1, 0, 0], [-1, 0, 0], [1, 0, 1], [1, 0, -1]], float)
+STAND_STILL = len(ACTIONS)  # for people, who may take their hands off the keys; environments refuse it
+# For each action, and for none: steps ahead, steps to the left, and turning to the left.
+WISHES = np.array(
+    [[0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1], [1, 0, 0], [-1, 0, 0], [1, 0, 1], [1, 0, -1], [0, 0, 0]], float
+)
 
 
 @numba.njit(cache=True, nogil=True)
 def move(pose, action, blocks):
     """One frame of a player (1/60 s): turn, slow down by friction, speed up as wished, go, slide along walls."""
-    ahead, left, turn = _WISHES[action, 0], _WISHES[action, 1], _WISHES[action, 2]
+    ahead, left, turn = WISHES[action, 0], WISHES[action, 1], WISHES[action, 2]
     pose[HEADING] = (pose[HEADING] + turn * TURNING * SECOND) % 360.0
     angle = math.radians(pose[HEADING])
     wish_x = ahead * math.cos(angle) - left * math.sin(angle)

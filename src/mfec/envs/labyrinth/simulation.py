@@ -47,7 +47,7 @@ class Simulation:
     ) -> None:
         """Some players repeat an action each; what comes of it is written into the arrays, one row for each of them.
 
-        Players whose action is `LOOK` only look around, and no time goes by for them.
+        Players whose action is `LOOK` only look around, and no time goes by for them; `STAND_STILL` lets it go by.
         Python's lock is released, so that other threads can step other players.
         """
         _step(
