@@ -25,7 +25,7 @@ test: .venv/test
 	@touch $@
 
 .venv/test: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,tensorboard,test,vizdoom]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,play,tensorboard,test,vizdoom]'
 	@touch $@
 
 clean:
