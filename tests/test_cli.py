@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mfec.cli import Evaluate, Plot, Train, VaeShow, VaeTrain, main
+from mfec.cli import Envs, Evaluate, Play, Plot, Train, VaeShow, VaeTrain, main
 from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig, agent_defaults
 from mfec.experiments.fleet import Member
 from mfec.experiments.stopping import Stopped
@@ -55,26 +55,27 @@ def test_help_imports_nothing_heavy():
         try:
             main(["--help"])
         except SystemExit as ended:
-            heavy = {"numba", "torch", "ale_py", "matplotlib", "gymnasium", "numpy", "safetensors", "imageio_ffmpeg"}
+            heavy = {"numba", "torch", "ale_py", "matplotlib", "gymnasium", "numpy", "safetensors", "imageio_ffmpeg",
+                     "pygame"}
             sys.exit(ended.code or sorted(heavy & set(sys.modules)) or 0)
         sys.exit("no help")
     """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
-    for command in ("train", "evaluate", "plot", "vae", "envs"):
+    for command in ("train", "evaluate", "plot", "vae", "envs", "play"):
         assert command in ended.stdout
 
 
 @pytest.mark.parametrize(("command", "settings"), [
-    ("train", [Train, AgentConfig, EnvConfig]), ("evaluate", [Evaluate]), ("plot", [Plot]), ("envs", []),
-    ("vae train", [VaeTrain, VAEConfig]), ("vae show", [VaeShow]),
+    ("train", [Train, AgentConfig, EnvConfig]), ("evaluate", [Evaluate]), ("plot", [Plot]), ("envs", [Envs]),
+    ("play", [Play]), ("vae train", [VaeTrain, VAEConfig]), ("vae show", [VaeShow]),
 ])  # fmt: skip
 def test_every_option_explains_itself(command, settings):
     explained = explanations(command)
     for name, text in explained.items():
         assert re.search(r"[a-zA-Z]{2,} .*[a-zA-Z]{2,}", text) or text == "Print JSON.", f"{name}: {text!r}"
     names = {word for name in explained for word in re.findall(r"--[\w-]+", name)}
-    positional = {"env", "envs", "directory", "directories"}
+    positional = {"env", "envs", "level", "directory", "directories"}
     for field in (field for each in settings for field in fields(each)):
         if field.name not in positional | {"agent", "environment", "recipe"}:
             assert f"--{field.name.replace('_', '-')}" in names

@@ -11,18 +11,15 @@ from typing import Annotated
 import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
 
+from mfec.cli.envs import Envs, run_envs
 from mfec.cli.evaluate import Evaluate, Plot, run_evaluate, run_plot
+from mfec.cli.play import Play, run_play
 from mfec.cli.stopping import STOPPED
 from mfec.cli.train import Train, run_train
 from mfec.cli.vae import Vae, VaeShow, VaeTrain, run_vae_show, run_vae_train
 from mfec.errors import MfecError
 
-__all__ = ["Command", "Envs", "Evaluate", "Plot", "Train", "Vae", "VaeShow", "VaeTrain", "main"]
-
-
-@dataclass(frozen=True)
-class Envs:
-    """List the environments that can be named."""
+__all__ = ["Command", "Envs", "Evaluate", "Play", "Plot", "Train", "Vae", "VaeShow", "VaeTrain", "main"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,7 @@ class Command:
         | Annotated[Plot, subcommand("plot")]
         | Annotated[Vae, subcommand("vae")]
         | Annotated[Envs, subcommand("envs")]
+        | Annotated[Play, subcommand("play")]
     )
 
 
@@ -59,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run(command: Train | Evaluate | Plot | VaeTrain | VaeShow | Envs, given: list[str]) -> int:
+def _run(command: Train | Evaluate | Plot | VaeTrain | VaeShow | Envs | Play, given: list[str]) -> int:
     match command:
         case Train():
             return run_train(command, given)
@@ -72,15 +70,6 @@ def _run(command: Train | Evaluate | Plot | VaeTrain | VaeShow | Envs, given: li
         case VaeShow():
             return run_vae_show(command)
         case Envs():
-            return run_envs()
-
-
-def run_envs() -> int:
-    """Print the names; returns the exit status."""
-    from mfec.envs import env_names
-
-    for source, names in env_names().items():
-        print(f"{source}:")
-        for name in names:
-            print(f"  {name}")
-    return 0
+            return run_envs(command)
+        case Play():
+            return run_play(command)
