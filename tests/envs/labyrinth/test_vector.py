@@ -162,6 +162,15 @@ def test_the_first_step_after_an_end_ignores_the_action():
     assert [row[1:] for row in shown[0]] == [(0.0, False, False)] * 2
 
 
+def test_the_first_step_after_a_reset_is_played_also_where_an_episode_had_ended():
+    vector, same = LabyrinthVector(FORAGE, 2, frame_skip=1200), LabyrinthVector(FORAGE, 2, frame_skip=1200)
+    vector.reset(seed=3)
+    assert vector.step(np.zeros(2, np.int64))[3].all()
+    for own in (vector, same):
+        own.reset(seed=4)
+    assert rows(vector.step(np.full(2, 4))) == rows(same.step(np.full(2, 4)))
+
+
 def test_actions_are_left_as_they_were_given():
     vector = LabyrinthVector(FORAGE, 2, frame_skip=1200)
     vector.reset(seed=3)
