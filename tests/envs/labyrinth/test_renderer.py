@@ -335,3 +335,16 @@ def test_a_cue_shows_nothing_of_the_others(cue, pose):
         env.players.cues[0, cue] = RED
         pictures.append(look(env)[:, 36:48].tobytes())
     assert len(set(pictures)) == 1
+
+
+@pytest.mark.parametrize("shown", [RED, GREEN, OFF])
+def test_no_two_places_before_a_cue_show_the_same(shown: int) -> None:
+    """Who stands right before a plain field sees one colour and nothing else, wherever that is."""
+    env = begun(MAZE)
+    env.players.cues[:] = shown
+    rng = np.random.default_rng(0)
+    pictures = set()
+    for _ in range(200):
+        put(env, rng.uniform(-3.0, 3.0), 177.0, rng.uniform(89.5, 90.5))
+        pictures.add(look(env).tobytes())
+    assert len(pictures) == 200
