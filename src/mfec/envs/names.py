@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from mfec.config import EnvConfig
 from mfec.envs.atari import AtariVector, atari_games, make_atari
-from mfec.envs.labyrinth import LEVELS, Labyrinth, LabyrinthVector
+from mfec.envs.labyrinth.levels import LEVELS
 from mfec.envs.vizdoom import check_scenario, is_vizdoom, make_vizdoom, vizdoom_scenarios
 
 _LEVEL_NAMES = {name: level.name for level in LEVELS.values() for name in (level.name, level.id)}
@@ -29,6 +29,8 @@ def make_env(
     if not is_atari(name) and config != EnvConfig(n_envs=config.n_envs):
         raise ValueError(f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}")
     if is_labyrinth(name):
+        from mfec.envs.labyrinth import Labyrinth, LabyrinthVector
+
         level = _LEVEL_NAMES[name]
         if every_frame:
             return LabyrinthVector(level, config.n_envs, frame_skip=1, autoreset_mode=AutoresetMode.DISABLED)

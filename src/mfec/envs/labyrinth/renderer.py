@@ -31,103 +31,92 @@ def draw(world, players, n, view, atlas, picture):
     w, h = view.width * SAMPLES, view.height * SAMPLES
     flat = np.empty(h * w, np.uint8)
     samples = flat.reshape(h, w)
-    depths = np.empty(w)
-    tops, bottoms = np.empty(w, np.int64), np.empty(w, np.int64)  # the first sample of the wall, and the first below it
     pose = players.poses[n]
     angle = math.radians(pose[HEADING])
     ahead_x, ahead_y = math.cos(angle), math.sin(angle)
-    faces = _facing(world.faces, pose)
-    for column in range(w):
-        # Towards the right of the picture is clockwise.
-        ray_x = ahead_x + view.aside[column] * ahead_y
-        ray_y = ahead_y - view.aside[column] * ahead_x
-        face, depth = _cast(world.faces, faces, pose, ray_x, ray_y)
-        depths[column] = depth
-        top = h / 2.0 - world.heights[1] * view.focal / depth
-        bottom = h / 2.0 + world.heights[0] * view.focal / depth
-        tops[column] = max(0, math.ceil(top - 0.5))  # samples whose middles lie on the wall
-        bottoms[column] = min(h, math.ceil(bottom - 0.5))
-        along = pose[Y] + depth * ray_y if world.faces[face, AXIS] == 0.0 else pose[X] + depth * ray_x
-        wall = _wall(world, players.cues[n], face, along, depth, view.focal)
-        _draw_wall(atlas.textures, wall, top, flat, column, w, tops[column], bottoms[column])
-        if not world.ceiling:
-            _draw_sky(pose, view, atlas.sky, flat, column, w, tops[column])
+    rays = np.empty((2, w))  # what x and y gain while a ray goes one ahead; to the right of the picture is clockwise
+    rays[0] = ahead_x + view.aside * ahead_y
+    rays[1] = ahead_y - view.aside * ahead_x
+    faces, nearness = _cast(world.faces, pose, rays)
+    tops, bottoms = _draw_walls(world, players.cues[n], pose, view, atlas.textures, faces, nearness, rays, flat)
     if world.ceiling:
         _draw_plane(world, pose, view, atlas.textures, CEILING, ahead_x, ahead_y, samples, 0, tops.max(), bottoms, tops)
+    else:
+        _draw_sky(pose[HEADING], view, atlas.sky, flat, tops)
     _draw_plane(world, pose, view, atlas.textures, FLOOR, ahead_x, ahead_y, samples, bottoms.min(), h, bottoms, tops)
-    _draw_fruit(world, players.fruit[n], pose, view, atlas, ahead_x, ahead_y, depths, samples)
+    _draw_fruit(world, players.fruit[n], pose, view, atlas, ahead_x, ahead_y, nearness, samples)
     _average(samples, picture)
 
 
 @numba.njit(cache=True, nogil=True)
-def _facing(faces, pose):
-    """The faces that look towards the player."""
-    found = np.empty(len(faces), np.int64)
-    n = 0
+def _cast(faces, pose, rays):
+    """The nearest face on each ray, and one over its distance along the view.
+
+    That is a multiple of what the ray gains across the face, and so is where the ray meets it: no division is needed,
+    and all rays are held against a face at once.
+    """
+    w = rays.shape[1]
+    found, nearest = np.zeros(w, np.int64), np.zeros(w)
     for f in range(len(faces)):
-        if faces[f, OUTWARD] * (pose[X if faces[f, AXIS] == 0.0 else Y] - faces[f, AT]) > 0.0:
-            found[n] = f
-            n += 1
-    return found[:n]
-
-
-@numba.njit(cache=True, nogil=True)
-def _cast(faces, facing, pose, ray_x, ray_y):
-    """The nearest face on a ray, and its distance along the view."""
-    found, nearest = 0, np.inf
-    x, y = pose[X], pose[Y]
-    over_x = 1.0 / ray_x if ray_x != 0.0 else np.inf
-    over_y = 1.0 / ray_y if ray_y != 0.0 else np.inf
-    for i in range(len(facing)):
-        f = facing[i]
-        if faces[f, AXIS] == 0.0:
-            depth = (faces[f, AT] - x) * over_x
-            across = y + depth * ray_y
-        else:
-            depth = (faces[f, AT] - y) * over_y
-            across = x + depth * ray_x
-        if 0.0 < depth < nearest and faces[f, LOW] <= across <= faces[f, HIGH]:
-            found, nearest = f, depth
+        axis = 0 if faces[f, AXIS] == 0.0 else 1
+        away = faces[f, AT] - pose[axis]
+        if faces[f, OUTWARD] * away < 0.0:  # it looks towards the player
+            near = 1.0 / away
+            low, high = faces[f, LOW] - pose[1 - axis], faces[f, HIGH] - pose[1 - axis]
+            across, along = rays[axis], rays[1 - axis]
+            for column in range(w):
+                nearness = near * across[column]
+                met = low * nearness <= along[column] <= high * nearness
+                if met and nearness > nearest[column]:
+                    nearest[column] = nearness
+                    found[column] = f
     return found, nearest
 
 
 @numba.njit(cache=True, nogil=True)
-def _wall(world, cues, face, along, depth, focal):
-    """A column of a wall's texture: where it begins, its length in bits, its light, and a sample's share of it."""
-    texture = world.textures[face]
-    wide = high = world.tile
-    if texture < 0:  # a cue: its picture fills the face
-        texture = CUES + cues[-1 - texture]
-        wide, high = world.faces[face, HIGH] - world.faces[face, LOW], world.heights[0] + world.heights[1]
-        along -= world.faces[face, LOW]
-    copy = _copy(depth / focal * SIDE / wide)
-    bits = BITS - copy
-    u = int(_share(along / wide) >> np.uint64(64 - bits))
-    begin = texture * TEXELS + _OFFSETS[copy] + (u << bits)
-    light = int(256.0 * SHADE[0 if world.faces[face, AXIS] == 0.0 else 1] * max(DARKEST, 1.0 - depth / DIMMING))
-    return begin, bits, light, depth / focal / high
+def _draw_walls(world, cues, pose, view, textures, faces, nearness, rays, samples):
+    """The wall of each column; returns the rows of its first sample and of the first one below it."""
+    w, h = view.width * SAMPLES, view.height * SAMPLES
+    tops, bottoms = np.empty(w, np.int64), np.empty(w, np.int64)
+    for column in range(w):
+        face, depth = faces[column], 1.0 / nearness[column]
+        span = depth / view.focal  # units to a sample
+        top = h / 2.0 - world.heights[1] / span
+        first = max(0, math.ceil(top - 0.5))  # samples whose middles lie on the wall
+        last = min(h, math.ceil(h / 2.0 + world.heights[0] / span - 0.5))
+        tops[column], bottoms[column] = first, last
+
+        axis = 0 if world.faces[face, AXIS] == 0.0 else 1
+        along = pose[1 - axis] + depth * rays[1 - axis, column]
+        texture, wide, high = world.textures[face], world.tile, world.tile
+        if texture < 0:  # a cue: its picture fills the face
+            texture = CUES + cues[-1 - texture]
+            wide, high = world.faces[face, HIGH] - world.faces[face, LOW], world.heights[0] + world.heights[1]
+            along -= world.faces[face, LOW]
+        copy = _copy(span * SIDE / wide)
+        bits = np.uint64(BITS - copy)
+        shift = np.uint64(64) - bits
+        begin = np.uint64(texture * TEXELS + _OFFSETS[copy]) + ((_share(along / wide) >> shift) << bits)
+        light = np.uint64(256.0 * SHADE[axis] * max(DARKEST, 1.0 - depth / DIMMING))
+        v, dv = _share((first + 0.5 - top) * span / high), _share(span / high)
+        at = np.uint64(first * w + column)
+        for _ in range(first, last):
+            samples[at] = (np.uint64(textures[begin + (v >> shift)]) * light) >> np.uint64(8)
+            v += dv
+            at += np.uint64(w)
+    return tops, bottoms
 
 
 @numba.njit(cache=True, nogil=True)
-def _draw_wall(textures, wall, top, samples, column, w, first, last):
-    begin, bits, light, step = wall
-    begin, shift, light = np.uint64(begin), np.uint64(64 - bits), np.uint64(light)
-    v, dv = _share((first + 0.5 - top) * step), _share(step)
-    at = np.uint64(first * w + column)
-    for _ in range(first, last):
-        samples[at] = (np.uint64(textures[begin + (v >> shift)]) * light) >> np.uint64(8)
-        v += dv
-        at += np.uint64(w)
-
-
-@numba.njit(cache=True, nogil=True)
-def _draw_sky(pose, view, sky, samples, column, w, last):
-    around = 2**SKY_BITS
-    u = math.floor(view.sky_columns[column] - pose[HEADING] / 360.0 * around) & (around - 1)
-    begin, at = np.uint64(u * SIDE), np.uint64(column)
-    for row in range(last):
-        samples[at] = sky[begin + view.sky_rows[row]]
-        at += np.uint64(w)
+def _draw_sky(heading, view, sky, samples, tops):
+    """The sky above the wall of each column."""
+    around, w = 2**SKY_BITS, len(tops)
+    for column in range(w):
+        u = math.floor(view.sky_columns[column] - heading / 360.0 * around) & (around - 1)
+        begin, at = np.uint64(u * SIDE), np.uint64(column)
+        for row in range(tops[column]):
+            samples[at] = sky[begin + view.sky_rows[row]]
+            at += np.uint64(w)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -155,11 +144,11 @@ def _draw_plane(world, pose, view, textures, texture, ahead_x, ahead_y, samples,
 @numba.njit(cache=True, nogil=True)
 def _share(tiles):
     """The part of a number of tiles after the point, in units of 2**-64: whole tiles drop out of sums by themselves."""
-    return np.uint64((tiles - math.floor(tiles)) * 2.0**63) << np.uint64(1)
+    return np.uint64(np.int64((tiles - math.floor(tiles)) * 2.0**63)) << np.uint64(1)
 
 
 @numba.njit(cache=True, nogil=True)
-def _draw_fruit(world, fruit, pose, view, atlas, ahead_x, ahead_y, depths, samples):
+def _draw_fruit(world, fruit, pose, view, atlas, ahead_x, ahead_y, nearness, samples):
     """Sprites that face the player, the farthest first, each where it is nearer than the wall."""
     h, w = samples.shape
     order = np.empty(len(fruit), np.int64)
@@ -188,7 +177,7 @@ def _draw_fruit(world, fruit, pose, view, atlas, ahead_x, ahead_y, depths, sampl
         base = fruit[order[i]] * TEXELS + _OFFSETS[copy]
         light = int(256.0 * max(DARKEST, 1.0 - depth / DIMMING))
         for column in range(max(0, math.ceil(left - 0.5)), min(w, math.ceil(left + size - 0.5))):
-            if depths[column] > depth:
+            if nearness[column] * depth < 1.0:
                 u = min(int((column + 0.5 - left) / size * side), side - 1)
                 for row in range(max(0, math.ceil(top - 0.5)), min(h, math.ceil(top + size - 0.5))):
                     v = min(int((row + 0.5 - top) / size * side), side - 1)
