@@ -124,7 +124,7 @@ def test_ram_is_what_the_system_says_or_less():
 
 def test_what_cannot_fit_is_refused():
     ram = physical_ram()
-    fits, too_large = RamReport(ram, ram, ram, 5, 2), RamReport(ram + 1, 1, ram, 5, 2)
+    fits, too_large = RamReport(ram, ram, ram, {5: 2}), RamReport(ram + 1, 1, ram, {5: 2})
     fits.refuse_what_cannot_fit(ignore=False)
     too_large.refuse_what_cannot_fit(ignore=True)
     with pytest.raises(TooLarge, match=r"smaller --capacity, or --ignore-memory-limit"):
@@ -150,6 +150,14 @@ def refusal(configs: list[RunConfig], ignore: bool = False) -> str:
     said = io.StringIO()
     refuse_what_cannot_fit(configs, Console(file=said, width=40), ignore=ignore)
     return said.getvalue()
+
+
+def test_runs_of_different_capacities_are_told_apart(monkeypatch):
+    configs = runs("FrozenLake-v1", index="cuda") + runs("CartPole-v1", "CartPole-v1", index="cuda", capacity=200)
+    assert refusal(configs).startswith("memory: 3 runs with together 4 x 1,000 + 4 x 200 entries can grow to ")
+    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: 1)
+    with pytest.raises(TooLarge, match=r"a capacity of 4 x 1,000 \+ 4 x 200 entries of all runs needs "):
+        refusal(configs)
 
 
 def test_the_memories_of_runs_side_by_side_add_up(monkeypatch):

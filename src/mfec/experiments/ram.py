@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +57,7 @@ class RamReport:
     full: int
     in_this_run: int
     ram: int
-    capacity: int
-    n_actions: int
+    buffers: Mapping[int, int]  # how many there are of each capacity
     on_device: int = 0  # bytes of states that a GPU must hold by the end of the run
     runs: int = 1
 
@@ -74,17 +74,19 @@ class RamReport:
             each -= 4 * dim
             full -= n_actions * capacity * 4 * dim
             on_device = int(DEVICE_SLACK * entries * 4 * dim) + n_actions * PAGE * 4 * dim + DEVICE_SCRATCH
-        return cls(full, min(full, entries * each + tables), physical_ram(), capacity, n_actions, on_device)
+        return cls(full, min(full, entries * each + tables), physical_ram(), {capacity: n_actions}, on_device)
 
     @classmethod
     def together(cls, reports: Sequence[RamReport]) -> RamReport:
         """The report for runs side by side."""
+        buffers: Counter[int] = Counter()
+        for report in reports:
+            buffers.update(report.buffers)
         return cls(
             full=sum(report.full for report in reports),
             in_this_run=sum(report.in_this_run for report in reports),
             ram=reports[0].ram,
-            capacity=reports[0].capacity,
-            n_actions=sum(report.n_actions for report in reports),
+            buffers=buffers,
             on_device=sum(report.on_device - DEVICE_SCRATCH for report in reports) + DEVICE_SCRATCH,
             runs=len(reports),
         )
@@ -93,19 +95,26 @@ class RamReport:
         """What a run says before it starts."""
         whose = f"{self.runs} runs with together " if self.runs > 1 else ""
         return (
-            f"memory: {whose}{self.n_actions} x {self.capacity:,} entries can grow to {show_bytes(self.full)}, "
+            f"memory: {whose}{self._entries} can grow to {show_bytes(self.full)}, "
             f"at most {show_bytes(self.in_this_run)} of it in this run; this machine has {show_bytes(self.ram)}"
         )
 
     def refuse_what_cannot_fit(self, ignore: bool) -> None:
         """An error if the full memory is larger than RAM, unless told otherwise."""
         if self.full > self.ram and not ignore:
+            if len(self.buffers) == 1:
+                [(capacity, n_actions)] = self.buffers.items()
+                what = f"a capacity of {capacity:,} entries for each of {n_actions} actions"
+            else:
+                what = f"a capacity of {self._entries}"
             raise TooLarge(
-                f"a capacity of {self.capacity:,} entries for each of {self.n_actions} actions "
-                f"{'of all runs ' if self.runs > 1 else ''}needs "
-                f"{show_bytes(self.full)}, this machine has {show_bytes(self.ram)}: choose a smaller --capacity, "
-                f"or --ignore-memory-limit to start all the same"
+                f"{what} {'of all runs ' if self.runs > 1 else ''}needs {show_bytes(self.full)}, this machine has "
+                f"{show_bytes(self.ram)}: choose a smaller --capacity, or --ignore-memory-limit to start all the same"
             )
+
+    @property
+    def _entries(self) -> str:
+        return " + ".join(f"{n} x {capacity:,}" for capacity, n in self.buffers.items()) + " entries"
 
 
 def show_bytes(number: float) -> str:

@@ -76,11 +76,12 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             if not mask.all():
                 raise gymnasium.error.ResetNeeded("the first reset begins episodes in all lanes")
             self._observations = np.zeros((self.num_envs, SIDE, SIDE), np.uint8)
-        for group, own in enumerate(self.groups):
-            if mask[own].any() and group in self._in_flight:
-                if not mask[own].all():
-                    raise gymnasium.error.AlreadyPendingCallError(f"group {group} is making a step", "reset")
-                self.receive(group)
+        begun = [group for group in self._in_flight if mask[self.groups[group]].any()]
+        for group in begun:
+            if not mask[self.groups[group]].all():
+                raise gymnasium.error.AlreadyPendingCallError(f"group {group} is making a step", "reset")
+        for group in begun:
+            self.receive(group)
         for lane in np.flatnonzero(mask).tolist():
             if seed is not None and seed[lane] is not None:
                 self._random[lane] = np_random(seed[lane])[0]
@@ -110,9 +111,10 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         if self._observations is None:
             raise gymnasium.error.ResetNeeded("reset begins episodes, which come before the first step")
         n = own.stop - own.start
-        actions = np.array(actions, np.int64)
-        if actions.shape != (n,) or ((actions < 0) | (actions >= len(ACTIONS))).any():
-            raise ValueError(f"{n} actions in 0..{len(ACTIONS) - 1} are needed, not {actions.tolist()}")
+        given = np.asarray(actions)
+        if given.shape != (n,) or given.dtype.kind not in "iu" or ((given < 0) | (given >= len(ACTIONS))).any():
+            raise ValueError(f"{n} actions in 0..{len(ACTIONS) - 1} are needed, not {given.tolist()}")
+        actions = given.astype(np.int64)
         if self._by_itself:
             for lane in (own.start + np.flatnonzero(self._ended[own])).tolist():
                 self._begin(lane)
