@@ -29,7 +29,7 @@ from mfec.envs.labyrinth import LEVELS, Labyrinth, LabyrinthVector
 from mfec.envs.vizdoom import make_vizdoom
 
 TURN = 1_024  # steps in one turn
-LANES = 32
+LANES = 64
 
 Stepper = Callable[[int], None]  # makes so many steps
 
