@@ -11,9 +11,11 @@ Medians of the turns.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -134,7 +136,8 @@ def engine_stepper(scenario: str) -> Stepper:
     game.set_window_visible(False)
     game.set_mode(vizdoom.Mode.PLAYER)
     game.set_render_hud(False)
-    game.init()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # it leaves files where it is started
+        game.init()
     buttons = np.eye(game.get_available_buttons_size(), dtype=int).tolist()
     actions = random_actions(len(buttons))
 
