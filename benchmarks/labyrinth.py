@@ -11,6 +11,7 @@ Medians of the turns.
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import json
 import os
@@ -136,7 +137,10 @@ def engine_stepper(scenario: str) -> Stepper:
     game.set_window_visible(False)
     game.set_mode(vizdoom.Mode.PLAYER)
     game.set_render_hud(False)
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # it leaves files where it is started
+    folder = tempfile.TemporaryDirectory()  # it writes files where it is started, at its end too
+    atexit.register(folder.cleanup)
+    atexit.register(game.close)
+    with contextlib.chdir(folder.name):
         game.init()
     buttons = np.eye(game.get_available_buttons_size(), dtype=int).tolist()
     actions = random_actions(len(buttons))
