@@ -201,6 +201,9 @@ def test_players_turn_while_they_walk(arena, action, sign):
 # -- Walls ------------------------------------------------------------------------------------------------------------
 
 
+TOUCHES = 15.9  # who pushes from rest makes 0.89 units in the first frame, so the last gap is no wider
+
+
 def distances_to_walls(level: str, at: complex) -> list[float]:
     """How far the middle of the player is outside of each block, along the axis on which it is farther."""
     return [
@@ -221,20 +224,20 @@ def test_nobody_gets_nearer_than_15_to_a_wall(level, seed):
         at = pose(env)[0]
         nearest.append(min(distances_to_walls(level, at)))
         visited.add((at.real // 64, at.imag // 64))
-    assert min(nearest) == 15.0
-    assert nearest.count(15.0) > 100, "players did run into walls"
+    assert min(nearest) >= 15.0
+    assert sum(distance < TOUCHES for distance in nearest) > 100, "players did run into walls"
     assert len(visited) > 10
 
 
 def test_a_wall_takes_the_speed_towards_it_and_leaves_that_along_it(by_frames):
-    put(by_frames, 800.0, NORTH - 15.0, 60.0, (100.0, 150.0))
-    free = Walker(complex(800.0, NORTH - 15.0), 60.0, complex(100.0, 150.0))
+    put(by_frames, 800.0, NORTH - 15.5, 60.0, (100.0, 150.0))
+    free = Walker(complex(800.0, NORTH - 15.5), 60.0, complex(100.0, 150.0))
     by_frames.step(FORWARD)
     free.frame(FORWARD)
     at, _, velocity = pose(by_frames)
     assert velocity.imag == 0.0
     assert velocity.real == pytest.approx(free.velocity.real, abs=1e-9)
-    assert at.imag == NORTH - 15.0
+    assert at.imag == NORTH - 15.5, "the step into the wall is not made"
     assert at.real == pytest.approx(free.at.real, abs=1e-9)
 
 
@@ -257,7 +260,7 @@ def test_who_pushes_at_an_angle_slides_along_the_wall(arena, x, y, heading, alon
     assert (velocity / along).imag == 0.0
     assert (velocity / along).real > 150.0
     assert ((at - complex(x, y)) / along).real > 100.0
-    assert min(distances_to_walls(FORAGE, at)) == 15.0
+    assert 15.0 <= min(distances_to_walls(FORAGE, at)) < TOUCHES
 
 
 def test_who_runs_straight_into_a_wall_stops(arena):
@@ -265,7 +268,8 @@ def test_who_runs_straight_into_a_wall_stops(arena):
     for _ in range(10):
         arena.step(FORWARD)
     at, _, velocity = pose(arena)
-    assert at == pytest.approx(complex(792.0, NORTH - 15.0))
+    assert at.real == pytest.approx(792.0)
+    assert 15.0 <= NORTH - at.imag < TOUCHES
     assert abs(velocity) < 1e-9
 
 
@@ -279,8 +283,21 @@ def test_a_corner_stops_the_player(arena, corner, heading):
     for _ in range(20):
         arena.step(FORWARD)
     at, _, velocity = pose(arena)
-    assert at == complex(*corner) + inwards
+    off = complex(*corner) - at
+    assert 15.0 <= abs(off.real) < TOUCHES
+    assert 15.0 <= abs(off.imag) < TOUCHES
     assert velocity == 0j
+
+
+def test_those_who_push_into_one_corner_come_to_rest_in_different_places(arena):
+    """Else two who look the same way would see the same, and an agent would take the place for one it knows."""
+    rested = set()
+    for start in range(20):
+        put(arena, 60.0 + 3.1 * start, 80.0 + 1.7 * start, 225.0)
+        for _ in range(30):
+            arena.step(FORWARD)
+        rested.add(pose(arena)[0])
+    assert len(rested) == 20
 
 
 def test_the_corner_of_a_corridor_lets_players_round_it():
@@ -291,7 +308,7 @@ def test_the_corner_of_a_corridor_lets_players_round_it():
         env.step(FORWARD)
     at, _, velocity = pose(env)
     assert at.real < -80.0
-    assert at.imag == 177.0, "along the north of the arm"
+    assert 177.0 - 0.9 < at.imag <= 177.0, "along the north of the arm"
     assert velocity.real < -150.0
 
 
@@ -304,4 +321,4 @@ def test_blocks_are_walls_on_all_their_sides():
             env.step(FORWARD)
         reached.append(pose(env)[0])
     expected = [209 + 160j, 177j, -209 + 160j, 15j]
-    assert np.allclose(reached, expected, atol=1e-9)
+    assert np.allclose(reached, expected, atol=0.9)

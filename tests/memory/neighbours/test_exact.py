@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mfec.memory import EpisodicMemory
-from mfec.memory.neighbours import index_bytes_per_entry, make_index, threads
+from mfec.memory.neighbours import index_bytes_per_entry, make_index, shares
 from mfec.memory.neighbours.exact import ExactIndex
 
 Array = NDArray[np.float32]
@@ -255,7 +255,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch: pytest
     rng = np.random.default_rng(10)
     stored = Stored(clustered(rng, 900, 64), clustered(rng, 300, 64), on_a_grid(rng, 500, 64))
     queries = np.concatenate([clustered(rng, 8, 64), stored.states[0, :8]])
-    monkeypatch.setattr(threads, "WORTH_SHARING", 0)  # else these few entries would stay in one thread
+    monkeypatch.setattr(shares, "WORTH_SHARING", 0)  # else these few entries would stay in one thread
     for k in KS:
         answers = []
         for number in ("1", "2", "5"):

@@ -54,20 +54,24 @@ def move(pose, action, blocks):
         pose[VX] += gain * wish_x
         pose[VY] += gain * wish_y
 
-    # One axis after the other: what a wall takes is the speed towards it, and the rest goes on along it.
-    pose[X] += pose[VX] * SECOND
-    for b in range(len(blocks)):
-        if _inside(pose, blocks[b]):
-            pose[X] = blocks[b, 0] - PLAYER if pose[VX] > 0.0 else blocks[b, 2] + PLAYER
-            pose[VX] = 0.0
-    pose[Y] += pose[VY] * SECOND
-    for b in range(len(blocks)):
-        if _inside(pose, blocks[b]):
-            pose[Y] = blocks[b, 1] - PLAYER if pose[VY] > 0.0 else blocks[b, 3] + PLAYER
-            pose[VY] = 0.0
+    # One axis after the other: a wall takes the speed towards it, and the rest goes on along it. The step into it is
+    # not made, so players come to rest as near to a wall as chance has it. Where they were put right at it, agents who
+    # had run into a corner saw pictures of earlier episodes again, hundreds of times.
+    x, y = pose[X] + pose[VX] * SECOND, pose[Y] + pose[VY] * SECOND
+    if _free(x, pose[Y], blocks):
+        pose[X] = x
+    else:
+        pose[VX] = 0.0
+    if _free(pose[X], y, blocks):
+        pose[Y] = y
+    else:
+        pose[VY] = 0.0
 
 
 @numba.njit(cache=True, nogil=True)
-def _inside(pose, block):
-    """Whether the player's box reaches into a block; touching it is not reaching in."""
-    return block[0] - PLAYER < pose[X] < block[2] + PLAYER and block[1] - PLAYER < pose[Y] < block[3] + PLAYER
+def _free(x, y, blocks):
+    """Whether a player's box can be there: it may touch blocks, but not reach into them."""
+    for b in range(len(blocks)):
+        if blocks[b, 0] - PLAYER < x < blocks[b, 2] + PLAYER and blocks[b, 1] - PLAYER < y < blocks[b, 3] + PLAYER:
+            return False
+    return True
