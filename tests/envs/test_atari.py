@@ -382,25 +382,6 @@ def test_a_step_in_flight_is_forgotten_where_all_its_lanes_begin_games():
     vector.step(np.array([1, 2, 3]))
 
 
-def test_calls_that_would_wait_forever_or_lose_a_step_are_errors():
-    vector = make_atari("qbert", n_envs=3)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="all lanes"):
-        vector.reset(options={"reset_mask": np.array([True, True, False])})
-    vector.reset(seed=0)
-    with pytest.raises(gymnasium.error.NoAsyncCallError, match="group 1 was sent no actions"):
-        vector.receive(1)
-    vector.send(0, np.array([0, 0]))
-    for call in (
-        lambda: vector.send(0, np.array([0, 0])),
-        lambda: vector.step(np.zeros(3, np.int64)),
-        lambda: vector.reset(options={"reset_mask": np.array([True, False, False])}),
-    ):
-        with pytest.raises(gymnasium.error.AlreadyPendingCallError, match="group 0"):
-            call()
-    vector.receive(0)
-    vector.step(np.zeros(3, np.int64))
-
-
 def test_what_a_group_received_stays_as_it_was():
     vector = make_atari("qbert", n_envs=4)
     vector.reset(seed=0)

@@ -262,26 +262,11 @@ def test_a_step_in_flight_is_forgotten_where_all_its_lanes_begin_episodes(thread
 # -- Errors -----------------------------------------------------------------------------------------------------------
 
 
-def test_calls_that_would_wait_forever_or_lose_a_step_are_errors():
+def test_there_is_no_step_before_the_first_episode():
     vector = by_hand(FORAGE, 3)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="all lanes"):
-        vector.reset(options={"reset_mask": np.array([True, True, False])})
     for call in (lambda: vector.step(np.zeros(3, np.int64)), lambda: vector.send(0, np.zeros(2, np.int64))):
         with pytest.raises(gymnasium.error.ResetNeeded, match="before the first step"):
             call()
-    vector.reset(seed=0)
-    with pytest.raises(gymnasium.error.NoAsyncCallError, match="group 1 was sent no actions"):
-        vector.receive(1)
-    vector.send(0, np.array([0, 0]))
-    for call in (
-        lambda: vector.send(0, np.array([0, 0])),
-        lambda: vector.step(np.zeros(3, np.int64)),
-        lambda: vector.reset(options={"reset_mask": np.array([True, False, False])}),
-    ):
-        with pytest.raises(gymnasium.error.AlreadyPendingCallError, match="group"):
-            call()
-    vector.receive(0)
-    vector.step(np.zeros(3, np.int64))
 
 
 @pytest.mark.parametrize("actions", [[0, 8], [-1, 0], [0], [0, 0, 0], [[0, 0]]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 PLAYER = 15.0  # half the width of the player's box
 EYE = 50.0  # height of the eye above the floor
@@ -68,7 +68,7 @@ class Level:
     seconds: int
     """Length of an episode."""
     cues: tuple[Cue, ...] = ()
-    directions: tuple[tuple[int, ...], ...] = field(default=())
+    directions: tuple[tuple[int, ...], ...] = ()
     """What the cues show where the apple is in the first place, the second, ..."""
 
     @property
@@ -118,20 +118,13 @@ FORAGE = Level(
     seconds=20,
 )
 
-FORAGE_AND_AVOID = Level(
+FORAGE_AND_AVOID = replace(
+    FORAGE,
     name="labyrinth_forage_and_avoid",
     id="mfec/Labyrinth-ForageAndAvoid-v0",
     task="Collect the apples as fast as you can, and leave the lemons alone.",
-    blocks=_ARENA,
-    wall_height=192.0,
-    ceiling=False,
-    tile=128.0,
     places=_APPLES + _LEMONS,
     fruit=(APPLE,) * len(_APPLES) + (LEMON,) * len(_LEMONS),
-    start=(40.0, 40.0, 1544.0, 1288.0),
-    headings=(0.0, 360.0),
-    start_clearance=80.0,
-    seconds=20,
 )
 
 # Corridors are 64 wide. A stem of 128 leads to an arm of 320, at both ends of which there is another arm of 320.
