@@ -19,6 +19,8 @@ from mfec.envs.labyrinth.simulation import LOOK, Simulation
 from mfec.envs.pictures import FRAME_SKIP, SIDE, frames_space
 from mfec.threads import Work, n_threads
 
+SHARE = 4  # lanes that a thread steps in 0.15 ms; waking one for less is not worth it
+
 Observation = NDArray[np.uint8]
 Outcome = tuple[Observation, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
@@ -122,7 +124,8 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         pictures, rewards = np.empty((n, SIDE, SIDE), np.uint8), np.empty(n)
         terminated, truncated = np.empty(n, np.bool_), np.empty(n, np.bool_)
         # Two shares for each thread: one that was held up leaves the second to another.
-        bounds = np.linspace(0, n, min(n, 2 * n_threads()) + 1).astype(int).tolist()
+        shares = min(2 * n_threads(), -(-n // SHARE))
+        bounds = [n * share // shares for share in range(shares + 1)]
 
         def step_share(share: int) -> None:
             part = slice(bounds[share], bounds[share + 1])
@@ -130,7 +133,7 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             written = rewards[part], terminated[part], truncated[part], pictures[part]
             self._simulation.step(lanes, actions[part], self.frame_skip, *written)
 
-        work = Work(step_share, len(bounds) - 1, helpers=n_threads() - 1)
+        work = Work(step_share, shares, helpers=min(n_threads() - 1, shares))
         return own, work, (pictures, rewards, terminated, truncated, {})
 
     def _finish(self, own: slice, work: Work, outcome: Outcome) -> Outcome:
