@@ -55,7 +55,7 @@ def test_a_vae_is_trained_on_every_frame_of_a_level(
 ) -> None:
     """Four frames to a step, all of them seen: 600 frames are 600 pictures."""
     out = tmp_path / "vae"
-    arguments = ["vae", "train", "labyrinth_double_t_maze", "--frames", "600", "--steps", "20", "--out", str(out)]
+    arguments = ["vae", "train", "labyrinth_double_t_maze", "--frames", "600", "--steps", "2", "--out", str(out)]
     assert main(arguments) == 0
     assert "600/600 observations" in capsys.readouterr().out
     run = train(tmp_path / "run", "labyrinth_double_t_maze", "--vae", str(out), "--total-frames", "4000")
