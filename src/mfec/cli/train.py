@@ -32,10 +32,10 @@ class Train:
     50, gamma 0.99 and capacity 100,000 unless given."""
 
     envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
-    """Short name of an Atari game (qbert, ms_pacman, ...) or a Gymnasium id; `mfec envs` lists them. Several train side
-    by side, in OUT/ENV."""
+    """Short name of an Atari game (qbert, ...) or a Labyrinth level (labyrinth_forage, ...), or a Gymnasium id; `mfec
+    envs` lists them. Several train side by side, in OUT/ENV."""
     total_frames: int = 1_000_000
-    """Frames to play in all (4 to an agent step on Atari)."""
+    """Frames to play in all (4 to an agent step on Atari and in the Labyrinth)."""
     seed: int = 0
     """Makes the run: environment, exploration, ties, projection."""
     seeds: tuple[int, ...] = ()
