@@ -15,10 +15,10 @@ FLOOR, CEILING, CUES = TEXTURES.index("floor"), TEXTURES.index("ceiling"), TEXTU
 SPRITES = ("apple", "lemon")
 
 BITS = 6  # SIDE is 2 ** BITS
-LEVELS = 5  # 64, 32, 16, 8 and 4 texels a side
+COPIES = 5  # 64, 32, 16, 8 and 4 texels a side
 # Where the copies of a texture begin, and the texels of all of them.
-OFFSETS = np.cumsum([0, *(4 ** (BITS - level) for level in range(LEVELS))])[:LEVELS]
-TEXELS = int(OFFSETS[-1]) + 4 ** (BITS - LEVELS + 1)
+OFFSETS = np.cumsum([0, *(4 ** (BITS - level) for level in range(COPIES))])[:COPIES]
+TEXELS = int(OFFSETS[-1]) + 4 ** (BITS - COPIES + 1)
 SKY_BITS = 8  # its columns are 2 ** SKY_BITS
 
 GREY, RED, GREEN, BLUE = range(4)  # planes
@@ -60,7 +60,7 @@ def _planes(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
 def _copies(picture: NDArray[np.float64]) -> NDArray[np.float64]:
     """The picture and its smaller copies, column by column, (TEXELS, planes)."""
     copies = []
-    for _ in range(LEVELS):
+    for _ in range(COPIES):
         copies.append(picture.transpose(1, 0, 2).reshape(-1, picture.shape[-1]))
         picture = (picture[::2, ::2] + picture[1::2, ::2] + picture[::2, 1::2] + picture[1::2, 1::2]) / 4.0
     return np.concatenate(copies)

@@ -12,7 +12,7 @@ import math
 import numba
 import numpy as np
 
-from mfec.envs.labyrinth.atlas import BITS, CEILING, CUES, FLOOR, LEVELS, OFFSETS, SKY_BITS, TEXELS
+from mfec.envs.labyrinth.atlas import BITS, CEILING, COPIES, CUES, FLOOR, OFFSETS, SKY_BITS, TEXELS
 from mfec.envs.labyrinth.levels import NOTHING
 from mfec.envs.labyrinth.textures import SIDE
 from mfec.envs.labyrinth.view import DARKEST, DIMMING, SAMPLES
@@ -190,7 +190,7 @@ def _draw_fruit(world, fruit, pose, view, atlas, ahead_x, ahead_y, nearness, sam
 def _copy(texels):
     """The copy of a texture where a sample spans so many of its texels."""
     copy = 0
-    while texels > 1.414 and copy < LEVELS - 1:
+    while texels > 1.414 and copy < COPIES - 1:
         texels *= 0.5
         copy += 1
     return copy

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.envs.labyrinth.atlas import BITS, LEVELS, SKY_BITS
+from mfec.envs.labyrinth.atlas import COPIES, SKY_BITS
 from mfec.envs.labyrinth.textures import SIDE
 from mfec.envs.labyrinth.world import World
 
@@ -56,12 +56,9 @@ def build_view(world: World, width: int, height: int) -> View:
 def fitting_copy(spans: NDArray[np.float64], tile: float) -> NDArray[np.int64]:
     """The copy of a texture for samples that span so many units each: about one texel to a sample."""
     texels = spans * SIDE / tile
-    return np.clip(np.rint(np.log2(np.maximum(texels, 1.0))), 0, LEVELS - 1).astype(np.int64)
+    return np.clip(np.rint(np.log2(np.maximum(texels, 1.0))), 0, COPIES - 1).astype(np.int64)
 
 
 def brightness(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Light at a distance."""
     return np.maximum(DARKEST, 1.0 - distances / DIMMING)
-
-
-assert BITS - LEVELS + 1 > 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.envs.labyrinth.atlas import CUES, TEXTURES
+from mfec.envs.labyrinth.atlas import TEXTURES
 from mfec.envs.labyrinth.levels import EYE, Block, Cue, Level
 
 # Columns of `Players.poses`.
@@ -103,6 +103,3 @@ def _panel(cue: Cue, number: int) -> Face:
     outward = 1.0 if cue.faces == "east" else -1.0
     low, high = across - cue.width / 2, across + cue.width / 2
     return (axis, middle + outward * _PANEL_DEPTH, low, high, outward), -1 - number
-
-
-assert TEXTURES[CUES] == "cue_off"
