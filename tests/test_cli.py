@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,6 +167,29 @@ def test_what_is_not_given_is_the_default_of_the_environment(asked, capsys, argu
     again = shlex.split(capsys.readouterr().out.splitlines()[-1])
     assert main(again[1:]) == 130
     assert asked == [config, config]
+
+
+def test_a_run_that_was_stopped_at_once_does_not_say_that_it_saved(monkeypatch, capsys, tmp_path):
+    def stopped_again(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mfec.experiments.train.train", stopped_again)
+    assert main(["train", "CartPole-v1", "--out", str(tmp_path / "run")]) == 131
+    said = capsys.readouterr().out
+    assert said.startswith("stopped at once, with what had been saved before; go on with\n  mfec train CartPole-v1 ")
+
+
+@pytest.mark.parametrize(("status", "last_words", "code"), [
+    ({"seed 0": 0, "seed 1": 130}, "stopped, and saved; go on with", 130),
+    ({"seed 0": -signal.SIGTERM}, "stopped, and saved; go on with", 130),
+    ({"seed 0": 0, "seed 1": 131}, "stopped at once, with what had been saved before; go on with", 131),
+])  # fmt: skip
+def test_runs_that_were_stopped_say_together_whether_they_saved(
+    monkeypatch, capsys, tmp_path, status, last_words, code
+):
+    monkeypatch.setattr("mfec.experiments.processes.train_processes", lambda *_, **__: status)
+    assert main(["train", "CartPole-v1", "--seeds", "0", "1", "--out", str(tmp_path)]) == code
+    assert last_words in capsys.readouterr().out.splitlines()
 
 
 def test_what_goes_on_with_a_run_names_only_what_is_not_a_default(asked, capsys):

@@ -56,6 +56,17 @@ def stopped_after(steps: int) -> Iterator[None]:
             yield
 
 
+def ask_to_stop(process: subprocess.Popen[str], way: str) -> None:
+    """Ask a command, which leads a process group, as `ctrl-c`, a plain `kill` or `timeout` would."""
+    if way == "ctrl-c":
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGTERM)
+    if way == "timeout":
+        time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGTERM)
+
+
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait until the condition holds or the process has ended."""
     deadline = time.monotonic() + 120

@@ -26,7 +26,7 @@ from mfec.experiments.fleet import Member, train_fleet
 from mfec.experiments.train import train as train_alone
 from mfec.run_directory import RunDirectory
 
-from .stopping import games_of, outcome, stopped_after, wait_for
+from .stopping import ask_to_stop, games_of, outcome, stopped_after, wait_for
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # as the process that owns the device has it
 
@@ -233,14 +233,6 @@ def have_games(out: Path, n: int) -> Callable[[], bool]:
     return lambda: all(games_of(out / seed) >= n for seed in ("seed-0", "seed-1"))
 
 
-def ask_to_stop(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """A terminal sends Ctrl-C to all processes, a plain kill goes to the one that was named."""
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
-
-
 def how_to_go_on(process: subprocess.Popen[str]) -> str:
     """The command that a fleet which was asked to stop printed as its last words."""
     said, error = process.communicate(timeout=60)
@@ -250,11 +242,11 @@ def how_to_go_on(process: subprocess.Popen[str]) -> str:
     return said.rpartition("\nstopped, and saved; go on with\n")[2].strip()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop_all_runs_save_and_go_on_as_if_they_had_not(carts, tmp_path, start, capsys, number):
+@pytest.mark.parametrize("way", ["ctrl-c", "kill", "timeout"])
+def test_asked_to_stop_all_runs_save_and_go_on_as_if_they_had_not(carts, tmp_path, start, capsys, way):
     process = start("CartPole-v1", *CART, "--seeds", "0", "1", "--out", str(tmp_path))
     wait_for(have_games(tmp_path, 3), process)
-    ask_to_stop(process, number)
+    ask_to_stop(process, way)
     again = how_to_go_on(process)
     assert shlex.split(again)[:3] == ["mfec", "train", "CartPole-v1"]
     frames = {seed: MFEC.load(tmp_path / seed / "checkpoint").frames for seed in ("seed-0", "seed-1")}
@@ -266,12 +258,12 @@ def test_asked_to_stop_all_runs_save_and_go_on_as_if_they_had_not(carts, tmp_pat
         assert outcome(tmp_path / seed) == outcome(carts / seed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop_before_it_has_begun_a_fleet_stops_all_the_same(tmp_path, start, number):
+@pytest.mark.parametrize("way", ["ctrl-c", "kill", "timeout"])
+def test_asked_to_stop_before_it_has_begun_a_fleet_stops_all_the_same(tmp_path, start, way):
     process = start("CartPole-v1", *CART, "--seeds", "0", "1", "--out", str(tmp_path))
     assert process.stdout.readline().startswith("memory: 2 runs")
     time.sleep(0.3)  # processes are being started, and import what they need
-    ask_to_stop(process, number)
+    ask_to_stop(process, way)
     assert how_to_go_on(process).endswith("--resume")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from mfec.config import AgentConfig
 from mfec.experiments.processes import Child
 from mfec.run_directory import RunDirectory
 
-from .stopping import games_of, wait_for
+from .stopping import ask_to_stop, games_of, wait_for
 
 LAKE = ["FrozenLake-v1", "--total-frames", "5000", "--capacity", "300", "--n-envs", "2"]
 LONG = ["FrozenLake-v1", "--total-frames", "40000", "--capacity", "300"]  # some seconds
@@ -178,15 +177,11 @@ def wait_for_games(out: Path, seeds: int, process: subprocess.Popen[str]) -> Non
     wait_for(lambda: sum(games_of(run) >= 20 for run in out.glob("seed-*")) == seeds, process)
 
 
-@pytest.mark.parametrize(("number", "to_all"), [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False)])
-def test_asked_to_stop_every_seed_saves(tmp_path, start, number, to_all):
-    """A terminal sends Ctrl-C to all processes, a plain kill only to the one that was named."""
+@pytest.mark.parametrize("way", ["ctrl-c", "kill", "timeout"])
+def test_asked_to_stop_every_seed_saves(tmp_path, start, way):
     process = start(*LONG, "--seeds", "0", "1", "--jobs", "2", "--out", str(tmp_path))
     wait_for_games(tmp_path, 2, process)
-    if to_all:
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
+    ask_to_stop(process, way)
     said, error = process.communicate(timeout=120)
     assert process.returncode == 130, error
     assert "Traceback" not in said + error

@@ -18,7 +18,7 @@ from mfec import MFEC, EpisodicMemory
 from mfec.cli import main
 from mfec.run_directory import RunDirectory
 
-from .stopping import CLOCKS, games_of, wait_for
+from .stopping import CLOCKS, ask_to_stop, games_of, wait_for
 
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where `mfec` is
 
@@ -34,7 +34,7 @@ def outcome(out: Path) -> tuple[str, dict[str, list[float]], dict[str, str]]:
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "mfec", "train", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 # -- kill -9 ----------------------------------------------------------------------------------------------------------
@@ -108,16 +108,16 @@ def test_killed_before_the_settings_were_written_a_run_begins(tmp_path):
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "settings"), [
-    (signal.SIGINT, ["--gamma", "0.99", "--epsilon", "1e-05", "--few-neighbours", "infinity", "--ties", "first"]),
-    (signal.SIGTERM, ["--n-envs", "2", "--max-frames", "900", "--eviction", "used", "--frame-stack", "2"]),
+@pytest.mark.parametrize(("way", "settings"), [
+    ("ctrl-c", ["--gamma", "0.99", "--epsilon", "1e-05", "--few-neighbours", "infinity", "--ties", "first"]),
+    ("timeout", ["--n-envs", "2", "--max-frames", "900", "--eviction", "used", "--frame-stack", "2"]),
 ])  # fmt: skip
-def test_asked_to_stop_a_run_saves_and_says_how_to_go_on(tmp_path, number, settings):
+def test_asked_to_stop_a_run_saves_and_says_how_to_go_on(tmp_path, way, settings):
     out = tmp_path / "it's a run"
     arguments = ["qbert", "--total-frames", "12000", "--seed", "7", "--capacity", "300", *settings]
     process = start(*arguments, "--out", str(out))
     wait_for(lambda: games_of(out) > 0, process)
-    process.send_signal(number)
+    ask_to_stop(process, way)
     said, error = process.communicate(timeout=120)
     assert process.returncode == 130, error
     assert error == ""

@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Sequence
 
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
+STOPPED_AT_ONCE = 131  # asked a second time
 
 
-def say_how_to_resume(arguments: Sequence[str]) -> int:
+def say_how_to_resume(arguments: Sequence[str], *, saved: bool = True) -> int:
     """Print the command that goes on, `mfec` and these arguments with `--resume`; returns the exit status."""
-    print(f"stopped, and saved; go on with\n  {shlex.join(['mfec', *arguments, '--resume'])}")
-    return STOPPED
+    how = "stopped, and saved" if saved else "stopped at once, with what had been saved before"
+    print(f"{how}; go on with\n  {shlex.join(['mfec', *arguments, '--resume'])}")
+    return STOPPED if saved else STOPPED_AT_ONCE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from mfec.cli.stopping import STOPPED, say_how_to_resume
+from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume
 from mfec.cli.vae import draw_vae
 from mfec.config import CHECKPOINT_FRAMES, AgentConfig, EnvConfig, RunConfig, VAEConfig, agent_defaults, folder_of
+from mfec.experiments.stopping import STOP_SIGNALS, Stopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +107,6 @@ def _run_config(command: Train, agent: AgentConfig, env: str, seed: int) -> RunC
 
 
 def _train_one(command: Train, agents: Agents, config: RunConfig, out: Path, console: Console) -> int:
-    from mfec.experiments.stopping import Stopped
     from mfec.experiments.train import train
 
     try:
@@ -119,8 +118,8 @@ def _train_one(command: Train, agents: Agents, config: RunConfig, out: Path, con
             ignore_memory_limit=command.ignore_memory_limit,
             console=console,
         )
-    except Stopped:
-        return say_how_to_resume(_again(command, agents, out))
+    except (Stopped, KeyboardInterrupt) as stopped:
+        return say_how_to_resume(_again(command, agents, out), saved=isinstance(stopped, Stopped))
     _draw_curve(out, directory.curve, console)
     _draw_own_vae(config, directory, console)
     if command.video:
@@ -130,32 +129,37 @@ def _train_one(command: Train, agents: Agents, config: RunConfig, out: Path, con
 
 def _train_several(command: Train, agents: Agents, runs: Runs, out: Path, console: Console) -> int:
     if command.agent.resolved_index() == "cuda":
-        failed, stopped = _train_fleet(command, runs, console)
+        outcomes = _train_fleet(command, runs, console)
     else:
-        failed, stopped = _train_processes(command, agents, runs, console)
+        outcomes = _train_processes(command, agents, runs, console)
+    failed = [name for name, outcome in outcomes.items() if outcome == "failed"]
     if failed:
         print(f"mfec: these runs failed: {', '.join(failed)}", file=sys.stderr)
         return 1
-    if stopped:
-        return say_how_to_resume(_again(command, agents, out))
+    if set(outcomes.values()) != {"finished"}:
+        return say_how_to_resume(_again(command, agents, out), saved="stopped at once" not in outcomes.values())
     _draw_curve(out, out / "curve.png", console)
     return 0
 
 
-def _train_processes(command: Train, agents: Agents, runs: Runs, console: Console) -> tuple[list[str], list[str]]:
-    """Names of the runs that failed, and of those that were stopped."""
+def _train_processes(command: Train, agents: Agents, runs: Runs, console: Console) -> dict[str, str]:
+    """What became of each run, as in a fleet's `Member`."""
     from mfec.experiments.processes import Child, train_processes
 
     _refuse_encoders_that_do_not_fit(runs)
-    for number in (signal.SIGINT, signal.SIGTERM):  # either tells the runs' processes to stop
-        signal.signal(number, signal.default_int_handler)
     settings = {env: _settings(command, {env: agent}) for env, agent in agents.items()}
     children = [
         Child(name, config.env, config.seed, place, settings[config.env]) for name, (config, place) in runs.items()
     ]
     status = train_processes(children, resume=command.resume, jobs=command.jobs, console=console)
-    stopped = [name for name in runs if status.get(name, STOPPED) in (STOPPED, -signal.SIGINT, -signal.SIGTERM)]
-    return [name for name, code in status.items() if code != 0 and name not in stopped], stopped
+    return {name: _outcome(status.get(name, STOPPED)) for name in runs}
+
+
+def _outcome(status: int) -> str:
+    """What became of a run whose process ended with this status."""
+    if status == STOPPED or -status in STOP_SIGNALS:  # a signal ends it only while there is nothing to save
+        return "stopped"
+    return {0: "finished", STOPPED_AT_ONCE: "stopped at once"}.get(status, "failed")
 
 
 def _refuse_encoders_that_do_not_fit(runs: Runs) -> None:
@@ -170,8 +174,8 @@ def _refuse_encoders_that_do_not_fit(runs: Runs) -> None:
             resolve(config)
 
 
-def _train_fleet(command: Train, runs: Runs, console: Console) -> tuple[list[str], list[str]]:
-    """Names of the runs that failed, and of those that were stopped."""
+def _train_fleet(command: Train, runs: Runs, console: Console) -> dict[str, str]:
+    """What became of each run."""
     from mfec.experiments.fleet import Member, train_fleet
     from mfec.run_directory import RunDirectory
 
@@ -186,8 +190,7 @@ def _train_fleet(command: Train, runs: Runs, console: Console) -> tuple[list[str
     for member in members:
         if member.outcome == "finished":
             _draw_own_vae(member.config, RunDirectory(member.out), console)
-    by_outcome = {outcome: [m.name for m in members if m.outcome == outcome] for outcome in ("failed", "stopped")}
-    return by_outcome["failed"], by_outcome["stopped"]
+    return {member.name: member.outcome for member in members}
 
 
 def _again(command: Train, agents: Agents, out: Path) -> list[str]:

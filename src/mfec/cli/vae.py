@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg, subcommand
 
 from mfec.cli.stopping import say_how_to_resume
 from mfec.config import AgentConfig, DeviceName, EnvConfig, VAEConfig, folder_of
+from mfec.experiments.stopping import Stopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,15 +77,15 @@ def run_vae_train(command: VaeTrain, given: Sequence[str]) -> int:
     """Train, and draw what came of it; `given` is the command line. Returns the exit status."""
     from rich.console import Console
 
-    from mfec.experiments.stopping import Stopped
     from mfec.experiments.vae import train_vaes
 
     console = Console()
     jobs = _jobs(command)
     try:
         train_vaes(jobs, device=command.device, resume=command.resume, console=console)
-    except Stopped:
-        return say_how_to_resume([argument for argument in given if argument != "--resume"])
+    except (Stopped, KeyboardInterrupt) as stopped:
+        again = [argument for argument in given if argument != "--resume"]
+        return say_how_to_resume(again, saved=isinstance(stopped, Stopped))
     for job in jobs:
         draw_vae(job, console)
     return 0

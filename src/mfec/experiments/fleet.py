@@ -32,12 +32,11 @@ from mfec.errors import MfecError
 from mfec.experiments.display import LOG, LogTo, Progress
 from mfec.experiments.fleet_display import FleetDisplay
 from mfec.experiments.ram import refuse_what_cannot_fit
-from mfec.experiments.stopping import Stopped
+from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS, Stopped, passing_on
 from mfec.experiments.vae import train_own_vaes
 from mfec.run_directory import RunDirectory
 
 REPORT_SECONDS = 0.5  # between two reports of a run's progress
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 IDLE_SECONDS = 0.02  # without a look-up, after which this process rests between two glances
 
 
@@ -48,7 +47,7 @@ class Member:
     name: str
     config: RunConfig
     out: Path
-    outcome: str = "running"  # then finished, stopped, or failed
+    outcome: str = "running"  # then finished, stopped (and saved), stopped at once, or failed
     reason: str = ""
 
 
@@ -98,35 +97,36 @@ class _Fleet:
 
     def train(self, resume: bool, checkpoint_frames: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork of a process that has a GPU would break
-        before = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS}
         resource_tracker.ensure_running()  # starting it would let signals through that `_start` holds back
         # One thread each: the processes share the cores already.
         threads = os.environ.get("MFEC_THREADS")
         os.environ["MFEC_THREADS"] = threads or "1"
         try:
-            for member in self._members:
-                if self._stopping:
-                    member.outcome = "stopped"
-                    continue
-                ours, theirs = context.Pipe()
-                arguments = (theirs, member.config, member.out, resume, checkpoint_frames)
-                process = self._processes[member.name] = _start(context.Process(target=_play, args=arguments))
-                theirs.close()
-                self._of_pipe[ours] = member
-                self._selector.register(ours, selectors.EVENT_READ)
-                if self._stopping:  # since it was started; asked twice so soon it hears it once
-                    os.kill(process.pid, signal.SIGTERM)
-            with FleetDisplay(self._members, self._console) as display:
-                while self._of_pipe:
-                    self._serve(display)
+            with passing_on(self._stop):
+                self._start_all(context, resume, checkpoint_frames)
+                with FleetDisplay(self._members, self._console) as display:
+                    while self._of_pipe:
+                        self._serve(display)
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             if threads is None:
                 del os.environ["MFEC_THREADS"]
             for process in self._processes.values():
                 process.kill()  # all have ended, unless an error came: then nobody serves them any more
                 process.join()
+
+    def _start_all(self, context: Any, resume: bool, checkpoint_frames: int) -> None:
+        for member in self._members:
+            if self._stopping:
+                member.outcome = "stopped"
+                continue
+            ours, theirs = context.Pipe()
+            arguments = (theirs, member.config, member.out, resume, checkpoint_frames)
+            process = self._processes[member.name] = _start(context.Process(target=_play, args=arguments))
+            theirs.close()
+            self._of_pipe[ours] = member
+            self._selector.register(ours, selectors.EVENT_READ)
+            if self._stopping:  # since it was started; asked twice so soon it hears it once
+                os.kill(process.pid, ASK_TO_STOP)
 
     def _serve(self, display: FleetDisplay) -> None:
         """Answer what the runs ask: look-ups at once and together, everything else as it comes."""
@@ -166,12 +166,12 @@ class _Fleet:
         if member.outcome != "finished":
             display.say(f"{member.name} {member.outcome}" + (f": {member.reason}" if member.reason else ""))
 
-    def _stop(self, number: int, frame: Any) -> None:
+    def _stop(self) -> None:
         """Ask all runs to save and stop; this process goes on until they have."""
         self._stopping = True
         for process in self._processes.values():
             if process.is_alive():
-                os.kill(process.pid, signal.SIGTERM)
+                os.kill(process.pid, ASK_TO_STOP)
 
 
 def _start(process: Any) -> Any:
@@ -205,8 +205,10 @@ def _play(pipe: Connection[Any, Any], config: RunConfig, out: Path, resume: bool
             display=_Reporter(pipe, config.total_frames),
         )
         outcome = "finished"
-    except (Stopped, KeyboardInterrupt):
+    except Stopped:
         outcome = "stopped"
+    except KeyboardInterrupt:
+        outcome = "stopped at once"
     except (MfecError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
         reason = str(error)
     except Exception:

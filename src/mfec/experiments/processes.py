@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+
+from mfec.experiments.stopping import ASK_TO_STOP, passing_on
 
 
 @dataclass(frozen=True)
@@ -49,29 +50,31 @@ def train_processes(children: Sequence[Child], *, resume: bool, jobs: int, conso
         process.wait()
         ended.release()
 
-    while waiting or running:
-        while waiting and len(running) < jobs and not stopping:
-            child = waiting.pop(0)
-            command = [sys.executable, "-m", "mfec", "train", child.env, *child.settings]
-            command += ["--seed", str(child.seed), "--out", str(child.out), *(["--resume"] if resume else [])]
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=threads
-            )
-            running[child.name] = process
-            readers.append(threading.Thread(target=relay, args=(child.name, process), daemon=True))
-            readers[-1].start()
-        try:
+    def ask_to_stop() -> None:
+        nonlocal stopping
+        stopping = True
+        for process in running.values():
+            process.send_signal(ASK_TO_STOP)  # unless it has ended
+
+    with passing_on(ask_to_stop):
+        while running or (waiting and not stopping):
+            while waiting and len(running) < jobs and not stopping:
+                child = waiting.pop(0)
+                command = [sys.executable, "-m", "mfec", "train", child.env, *child.settings]
+                command += ["--seed", str(child.seed), "--out", str(child.out), *(["--resume"] if resume else [])]
+                process = subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=threads
+                )
+                running[child.name] = process
+                if stopping:  # since it was started
+                    process.send_signal(ASK_TO_STOP)
+                readers.append(threading.Thread(target=relay, args=(child.name, process), daemon=True))
+                readers[-1].start()
             ended.acquire()
-        except KeyboardInterrupt:
-            stopping, waiting = True, []
-            for process in running.values():  # a terminal has told them already, a plain kill has not
-                if process.poll() is None:
-                    process.send_signal(signal.SIGTERM)
-            continue
-        for name, process in list(running.items()):
-            if process.poll() is not None:
-                status[name] = process.returncode
-                del running[name]
+            for name, process in list(running.items()):
+                if process.poll() is not None:
+                    status[name] = process.returncode
+                    del running[name]
     for reader in readers:
         reader.join()
     return status

@@ -1,11 +1,21 @@
-"""Being asked to stop: by Ctrl-C, or by SIGTERM."""
+"""Being asked to stop: by Ctrl-C, by SIGTERM, or by the process that trains several runs.
+
+One request can arrive as several signals: `timeout` and batch systems send theirs to a process and again to its group,
+a terminal sends Ctrl-C to all processes, and a process with several runs passes on what it hears. None of these is a
+second request, which would stop a run at once, without saving.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
+
+ASK_TO_STOP = signal.SIGUSR1  # how a process with several runs passes a request on
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, ASK_TO_STOP)
+ONE_REQUEST_SECONDS = 1.0  # signals this close together are one request
 
 
 class Stopped(Exception):
@@ -14,20 +24,41 @@ class Stopped(Exception):
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """A list that fills when the process is asked to stop; the same signal again stops it at once.
-
-    `--seeds` sends SIGTERM on a Ctrl-C that the terminal has sent to all processes: that is not a second one.
-    """
+    """A list that fills when the process is asked to stop; asked by the same signal again, it stops at once."""
     asked: list[int] = []
+    heard: dict[int, float] = {}
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if number in asked:
+        now = time.monotonic()
+        if now - heard.setdefault(number, now) > ONE_REQUEST_SECONDS:
             raise KeyboardInterrupt
         asked.append(number)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with _handled(ask):
         yield asked
+
+
+@contextlib.contextmanager
+def passing_on(pass_on: Callable[[], None]) -> Iterator[None]:
+    """Calls `pass_on` once for each request to stop."""
+    heard = float("-inf")
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal heard
+        now = time.monotonic()
+        if now - heard > ONE_REQUEST_SECONDS:
+            heard = now
+            pass_on()
+
+    with _handled(ask):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
+    try:
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, own in before.items():
+            signal.signal(number, own)
