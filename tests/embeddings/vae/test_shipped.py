@@ -12,14 +12,15 @@ from mfec.embeddings.vae import VAE, Architecture, shipped_names
 from mfec.embeddings.vae.files import read_network
 
 SHIPPED = Path(mfec.embeddings.vae.__file__).parent / "shipped"
-GAMES = ["frostbite", "ms_pacman", "qbert", "river_raid", "space_invaders"]
+LEVELS = ["labyrinth_double_t_maze", "labyrinth_forage", "labyrinth_forage_and_avoid"]
+GAMES = ["frostbite", *LEVELS, "ms_pacman", "qbert", "river_raid", "space_invaders"]
 
 
 def some_frames(n: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (n, 84, 84), np.uint8)
 
 
-def test_there_is_one_for_each_of_the_paper_s_games() -> None:
+def test_there_is_one_for_each_of_the_paper_s_games_and_levels() -> None:
     assert shipped_names() == GAMES
 
 
