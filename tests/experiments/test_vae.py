@@ -200,7 +200,7 @@ def test_killed_with_only_its_networks_left_to_write_it_writes_them(tmp_path, st
                 return write(*arguments)
 
             patch.setattr(experiments_vae, "write_network", killed)
-            assert train("--resume", out=out, steps=steps) == 130
+            assert train("--resume", out=out, steps=steps) == 131
         assert not VAEDirectory(out).finished
     assert train("--resume", out=out, steps=steps) == 0
     assert networks(out) == networks(tmp_path / "whole")

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-ASK_TO_STOP = signal.SIGUSR1  # how a process with several runs passes a request on
+# How a process with several runs passes a request on; Windows has no such signal.
+ASK_TO_STOP = getattr(signal, "SIGUSR1", signal.SIGTERM)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, ASK_TO_STOP)
 ONE_REQUEST_SECONDS = 1.0  # signals this close together are one request
 
