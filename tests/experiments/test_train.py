@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,6 @@ from mfec import MFEC
 from mfec.checkpoint import read_checkpoint, write_checkpoint
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig
-from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS, passing_on, stop_signals
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -457,54 +455,6 @@ def test_brackets_in_a_path_are_not_taken_for_colours(tmp_path):
 
 
 # -- Stopping ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_signal_asks_to_stop_and_the_same_one_later_stops_at_once(monkeypatch):
-    monkeypatch.setattr("mfec.experiments.stopping.ONE_REQUEST_SECONDS", 0.05)
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    with stop_signals() as stop:
-        assert not stop
-        os.kill(os.getpid(), signal.SIGINT)
-        assert stop == [signal.SIGINT]
-        time.sleep(0.06)
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    assert {number: signal.getsignal(number) for number in before} == before
-
-
-def test_one_request_that_arrives_as_several_signals_saves():
-    """`timeout` signals a process and its group; a terminal tells all processes, and `--seeds` passes it on later."""
-    try:
-        with stop_signals() as stop:
-            for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, ASK_TO_STOP, signal.SIGTERM):
-                os.kill(os.getpid(), number)
-    except KeyboardInterrupt:
-        pytest.fail("it stopped at once, without a checkpoint")
-    assert stop[0] == signal.SIGTERM
-
-
-def test_a_signal_of_another_kind_is_no_second_request_however_late(monkeypatch):
-    monkeypatch.setattr("mfec.experiments.stopping.ONE_REQUEST_SECONDS", 0.02)
-    try:
-        with stop_signals() as stop:
-            for number in STOP_SIGNALS:
-                os.kill(os.getpid(), number)
-                time.sleep(0.03)
-    except KeyboardInterrupt:
-        pytest.fail("it stopped at once, without a checkpoint")
-    assert stop == list(STOP_SIGNALS)
-
-
-def test_what_is_passed_on_is_passed_on_once_for_each_request(monkeypatch):
-    monkeypatch.setattr("mfec.experiments.stopping.ONE_REQUEST_SECONDS", 0.05)
-    passed_on: list[float] = []
-    with passing_on(lambda: passed_on.append(time.monotonic())):
-        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
-            os.kill(os.getpid(), number)
-        assert len(passed_on) == 1
-        time.sleep(0.06)
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert len(passed_on) == 2
 
 
 @pytest.mark.parametrize("steps", [1, 7, 250, 251, 999])
