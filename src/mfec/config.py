@@ -15,6 +15,16 @@ Update = Literal["max", "replace"]
 FewNeighbours = Literal["infinity", "mean", "zero"]
 Ties = Literal["random", "first"]
 EpisodeEnd = Literal["game", "life"]
+AlgorithmName = Literal["mfec", "dqn", "prioritised_dqn", "a2c"]
+Optimizer = Literal["rmsprop", "adam"]
+
+ALGORITHMS: dict[AlgorithmName, str] = {
+    "mfec": "MFEC",
+    "dqn": "DQN",
+    "prioritised_dqn": "prioritised DQN",
+    "a2c": "A2C (synchronous A3C)",
+}
+"""What figures and tables call them."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +112,9 @@ class EnvConfig:
     """Settings of the environments."""
 
     n_envs: int = 1
-    """Environments that step together and share one memory; 1 is the paper's algorithm."""
+    """Environments that step together and share one memory; 1 is the paper's algorithm. With a2c, 16 unless given."""
     frame_stack: int = 1
-    """Atari: frames in an observation."""
+    """Frames in an observation: of Atari games, and of all pictures for dqn, prioritised_dqn and a2c, which see 4."""
     sticky_actions: float = 0.0
     """Atari: chance, in each frame, that the last action is repeated."""
     max_frames: int = 108_000
@@ -149,8 +159,112 @@ class VAEConfig:
 
 
 @dataclass(frozen=True)
+class DQNConfig:
+    """Settings of DQN and prioritised DQN. Defaults are those of Mnih et al. (2015), extended data table 1; steps are
+    agent steps, of four frames on Atari."""
+
+    learning_rate: float = 0.00025
+    """Step size; a quarter of it with prioritised replay, unless given (Schaul et al., 2016)."""
+    optimizer: Optimizer = "rmsprop"
+    """Centred RMSProp as published, or Adam."""
+    gamma: float = 0.99
+    """Discount rate."""
+    batch_size: int = 32
+    """Transitions in a gradient step."""
+    replay_capacity: int = 1_000_000
+    """Transitions that replay keeps."""
+    replay_start: int = 50_000
+    """Steps at random before learning begins."""
+    train_every: int = 4
+    """Steps between two times of learning."""
+    gradient_steps: int = 1
+    """Gradient steps each time."""
+    target_every: int = 10_000
+    """Steps between two updates of the target network."""
+    epsilon: float = 0.1
+    """Chance of a random action in the end."""
+    epsilon_steps: int = 1_000_000
+    """Steps over which that chance falls from 1."""
+    evaluation_epsilon: float = 0.05
+    """Chance of a random action in `mfec evaluate`."""
+    alpha: float = 0.6
+    """Prioritised replay: a transition is drawn in proportion to its priority to this power; 0 is uniform."""
+    beta: float = 0.4
+    """Prioritised replay: power of the importance weights at the start; it rises to 1 by the end."""
+    clip_rewards: bool = True
+    """Learn from the sign of rewards; scores are raw either way."""
+    episode: EpisodeEnd = "life"
+    """What ends an episode for learning; scores are of whole games either way."""
+
+    def __post_init__(self) -> None:
+        _check_learning(self.learning_rate, self.gamma)
+        counts = ["batch_size", "replay_capacity", "train_every", "gradient_steps", "target_every", "epsilon_steps"]
+        _check_counts(self, *counts)
+        if self.replay_start < 0:
+            raise ValueError(f"replay_start must not be negative, and {self.replay_start} is")
+        for name in ("epsilon", "evaluation_epsilon", "alpha", "beta"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class A2CConfig:
+    """Settings of A2C. Defaults are those of Mnih et al. (2016) as Stable-Baselines3 has them for Atari."""
+
+    learning_rate: float = 0.0007
+    """Step size of RMSProp."""
+    gamma: float = 0.99
+    """Discount rate."""
+    rollout_steps: int = 5
+    """Steps of every environment between two gradient steps."""
+    entropy: float = 0.01
+    """Weight of the policy's entropy."""
+    value_weight: float = 0.25
+    """Weight of the value function's error."""
+    clip_rewards: bool = True
+    """Learn from the sign of rewards; scores are raw either way."""
+    episode: EpisodeEnd = "life"
+    """What ends an episode for learning; scores are of whole games either way."""
+
+    def __post_init__(self) -> None:
+        _check_learning(self.learning_rate, self.gamma)
+        _check_counts(self, "rollout_steps")
+        for name in ("entropy", "value_weight"):
+            if getattr(self, name) < 0.0:
+                raise ValueError(f"{name} must not be negative, and {getattr(self, name)} is")
+
+
+def _check_learning(learning_rate: float, gamma: float) -> None:
+    if not 0.0 < learning_rate < 1.0:
+        raise ValueError(f"learning_rate must lie between 0 and 1, not {learning_rate}")
+    if not 0.0 <= gamma <= 1.0:
+        raise ValueError(f"gamma must lie between 0 and 1, not {gamma}")
+
+
+def _check_counts(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 1, not {getattr(config, name)}")
+
+
+def environment_defaults(algorithm: AlgorithmName) -> EnvConfig:
+    """How that algorithm plays as published: MFEC sees one frame, the networks four, and A2C learns from 16 games."""
+    if algorithm == "mfec":
+        return EnvConfig()
+    return EnvConfig(n_envs=16 if algorithm == "a2c" else 1, frame_stack=4)
+
+
+def dqn_defaults(algorithm: AlgorithmName) -> DQNConfig:
+    """The published settings of DQN with uniform or with prioritised replay."""
+    return DQNConfig(learning_rate=DQNConfig.learning_rate / 4) if algorithm == "prioritised_dqn" else DQNConfig()
+
+
+@dataclass(frozen=True)
 class RunConfig:
-    """Everything that makes a run; the run directory keeps it in `config.toml`."""
+    """Everything that makes a run; the run directory keeps it in `config.toml`.
+
+    `agent` is for MFEC, `dqn` for both kinds of DQN, `a2c` for A2C; all of them run on `agent.device`.
+    """
 
     env: str
     total_frames: int
@@ -158,8 +272,13 @@ class RunConfig:
     agent: AgentConfig = field(default_factory=AgentConfig)
     environment: EnvConfig = field(default_factory=EnvConfig)
     vae: VAEConfig = field(default_factory=VAEConfig)
+    algorithm: AlgorithmName = "mfec"
+    dqn: DQNConfig = field(default_factory=DQNConfig)
+    a2c: A2CConfig = field(default_factory=A2CConfig)
 
     def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"unknown algorithm {self.algorithm!r}; there are {', '.join(ALGORITHMS)}")
         if self.total_frames < 1:
             raise ValueError(f"total_frames must be at least 1, not {self.total_frames}")
         if self.trains_vae and self.total_frames <= self.vae.frames:
@@ -173,7 +292,7 @@ class RunConfig:
     @property
     def trains_vae(self) -> bool:
         """Whether the run begins with a random policy, on whose frames it trains a VAE of its own."""
-        return self.agent.embedding == "vae" and not self.agent.vae
+        return self.algorithm == "mfec" and self.agent.embedding == "vae" and not self.agent.vae
 
 
 def folder_of(env: str) -> str:

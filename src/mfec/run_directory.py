@@ -11,7 +11,7 @@ from typing import Any
 
 from mfec import __version__
 from mfec.checkpoint import MANIFEST
-from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
+from mfec.config import A2CConfig, AgentConfig, DQNConfig, EnvConfig, RunConfig, VAEConfig
 from mfec.errors import MfecError
 from mfec.toml import flat, to_toml
 
@@ -81,9 +81,14 @@ class RunDirectory:
         try:
             values = tomllib.loads(self.config_file.read_text())
             values.pop("mfec")
-            agent, environment = AgentConfig(**values.pop("agent")), EnvConfig(**values.pop("environment"))
-            vae = vae_config(values.pop("vae", {}))
-            return RunConfig(**values, agent=agent, environment=environment, vae=vae)
+            tables: dict[str, Any] = {"environment": EnvConfig(**values.pop("environment"))}
+            if values.get("algorithm", "mfec") == "mfec":
+                tables["agent"] = AgentConfig(**values.pop("agent"))
+                tables["vae"] = vae_config(values.pop("vae", {}))
+            else:
+                tables["agent"] = AgentConfig(device=values.pop("device"))
+                tables |= {name: kind(**values.pop(name)) for name, kind in _BASELINES.items() if name in values}
+            return RunConfig(**values, **tables)
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise RunDirectoryError(f"{self.config_file} cannot be read: {error}") from None
 
@@ -176,9 +181,15 @@ def vae_config(values: dict[str, Any]) -> VAEConfig:
     return VAEConfig(**recipe)
 
 
+_BASELINES: dict[str, Any] = {"dqn": DQNConfig, "a2c": A2CConfig}
+
+
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """All settings; those of a VAE only where the run trains one."""
+    """All settings that matter to the run: those of its algorithm, and of a VAE only where the run trains one."""
     settings = asdict(config)
-    if not config.trains_vae:
-        del settings["vae"]
-    return settings
+    if config.algorithm == "mfec":
+        unused = ["algorithm", "dqn", "a2c", *([] if config.trains_vae else ["vae"])]
+    else:
+        settings = {**settings, "device": config.agent.device}
+        unused = ["agent", "vae", "dqn" if config.algorithm == "a2c" else "a2c"]
+    return {name: value for name, value in settings.items() if name not in unused}
