@@ -15,10 +15,11 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from mfec.callback import Callback, Game, Tally
+from mfec.callback import Callback, Game, Tally, Watcher
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.config import (
     AgentConfig,
+    AlgorithmName,
     DeviceName,
     EmbeddingName,
     EpisodeEnd,
@@ -59,6 +60,8 @@ class MFEC:
     >>> agent.learn(total_frames=1000)
     MFEC(embedding=identity, k=11, frames=1000, entries=...)
     """
+
+    algorithm: AlgorithmName = "mfec"
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class MFEC:
 
     # -- Algorithm 1 --------------------------------------------------------------------------------------------------
 
-    def learn(self, total_frames: int, callback: Callback | None = None) -> MFEC:
+    def learn(self, total_frames: int, callback: Callback | Watcher | None = None) -> MFEC:
         """Play and remember until the agent has seen `total_frames` frames in all (Algorithm 1)."""
         callback = callback or Callback()
         if self.frames >= total_frames:
@@ -318,7 +321,7 @@ class MFEC:
         self.observation_space, self.action_space = lanes.observation_space, lanes.action_space
         self._in_progress.lanes = lanes
 
-    def _finish_game(self, episode: Episode, frame_skip: int, callback: Callback) -> None:
+    def _finish_game(self, episode: Episode, frame_skip: int, callback: Callback | Watcher) -> None:
         self.games += 1
         self.scores.append(episode.score)
         callback.on_game(self, Game(self.frames, self.games, episode.score, episode.steps * frame_skip))

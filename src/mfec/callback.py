@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mfec.config import AlgorithmName
 
 if TYPE_CHECKING:
     from mfec.agent import MFEC
@@ -49,3 +54,50 @@ class Callback:
 
     def on_step(self, agent: MFEC) -> None:
         """A group of lanes has made a step; the agent is in a state that can be saved."""
+
+
+class Holds(Protocol):
+    """What a learner keeps of its experience: an episodic memory, or a replay buffer."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def sizes(self) -> Sequence[int] | NDArray[np.int64]: ...
+
+    @property
+    def measured_recall(self) -> float | None: ...
+
+
+class Learner(Protocol):
+    """What tables, checkpoints and displays ask of an agent, be it MFEC or one of the baselines."""
+
+    scores: deque[float]
+    tally: Tally
+
+    @property
+    def frames(self) -> int: ...
+
+    @property
+    def games(self) -> int: ...
+
+    @property
+    def algorithm(self) -> AlgorithmName: ...
+
+    @property
+    def memory(self) -> Holds: ...
+
+    def save(self, path: str | Path) -> None: ...
+
+
+class Watcher(Protocol):
+    """A callback for any learner."""
+
+    def on_game(self, agent: Learner, game: Game) -> None: ...
+
+    def on_step(self, agent: Learner) -> None: ...

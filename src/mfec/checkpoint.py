@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,13 @@ def write_checkpoint(path: str | Path, *, kind: str, state: Mapping[str, Any], t
                 file.unlink()
 
 
-def read_checkpoint(path: str | Path, *, kind: str) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
-    """State and tensors of the checkpoint in directory `path`, every byte checked."""
+def read_checkpoint(
+    path: str | Path, *, kind: str, only: Collection[str] | None = None
+) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
+    """State and tensors of the checkpoint in directory `path`, every byte checked.
+
+    only: the tensors to read, by their file's name; by default all of them.
+    """
     directory = Path(path)
     manifest = directory / MANIFEST
     if not manifest.is_file():
@@ -98,6 +103,7 @@ def read_checkpoint(path: str | Path, *, kind: str) -> tuple[dict[str, Any], dic
         entries = {
             name: {"file": str(entry["file"]), "bytes": entry["bytes"], "sha256": entry["sha256"]}
             for name, entry in body["files"].items()
+            if only is None or name in only
         }
         state = dict(body["state"])
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -14,7 +14,21 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume
 from mfec.cli.vae import draw_vae
-from mfec.config import CHECKPOINT_FRAMES, AgentConfig, EnvConfig, RunConfig, VAEConfig, agent_defaults, folder_of
+from mfec.command_line import Options, as_arguments, options_of
+from mfec.config import (
+    CHECKPOINT_FRAMES,
+    A2CConfig,
+    AgentConfig,
+    AlgorithmName,
+    DQNConfig,
+    EnvConfig,
+    RunConfig,
+    VAEConfig,
+    agent_defaults,
+    dqn_defaults,
+    environment_defaults,
+    folder_of,
+)
 from mfec.experiments.stopping import STOP_SIGNALS, Stopped
 
 if TYPE_CHECKING:
@@ -22,7 +36,6 @@ if TYPE_CHECKING:
 
     from mfec.run_directory import RunDirectory
 
-Agents = dict[str, AgentConfig]  # settings of the agent, by environment
 Runs = dict[str, tuple[RunConfig, Path]]  # settings and directory, by name
 
 
@@ -34,6 +47,9 @@ class Train:
     envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
     """Short name of an Atari game (qbert, ...) or a Labyrinth level (labyrinth_forage, ...), or a Gymnasium id; `mfec
     envs` lists them. Several train side by side, in OUT/ENV."""
+    algorithm: AlgorithmName = "mfec"
+    """What learns: mfec, or for comparison dqn, prioritised_dqn or a2c (synchronous A3C), which need the extra
+    `baselines` and have settings of their own (--dqn.*, --a2c.*)."""
     total_frames: int = 1_000_000
     """Frames to play in all (4 to an agent step on Atari and in the Labyrinth)."""
     seed: int = 0
@@ -56,8 +72,10 @@ class Train:
     """With --embedding vae and no --vae: frames of a random policy that the run's own VAE is trained on, its first."""
     vae_steps: int = VAEConfig.steps
     """With --embedding vae and no --vae: steps of that training."""
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    environment: EnvConfig = field(default_factory=EnvConfig)
+    agent: OmitArgPrefixes[AgentConfig] = field(default_factory=AgentConfig)
+    environment: OmitArgPrefixes[EnvConfig] = field(default_factory=EnvConfig)
+    dqn: DQNConfig = field(default_factory=DQNConfig)
+    a2c: A2CConfig = field(default_factory=A2CConfig)
 
 
 def run_train(command: Train, given: Sequence[str]) -> int:
@@ -67,46 +85,71 @@ def run_train(command: Train, given: Sequence[str]) -> int:
     console = Console()
     if not command.envs:
         raise ValueError("name an environment to train on; `mfec envs` lists them")
-    agents = {env: _agent(command, env, given) for env in command.envs}
-    out = command.out or Path("runs") / "-".join(folder_of(env) for env in agents)
-    runs = _runs(command, agents, out)
+    out = command.out or Path("runs") / "-".join(folder_of(env) for env in dict.fromkeys(command.envs))
+    runs = _runs({env: _with_defaults(command, env, given) for env in command.envs}, out)
     if len(runs) > 1 or command.seeds:
-        return _train_several(command, agents, runs, out, console)
+        return _train_several(command, runs, out, console)
     [(config, _)] = runs.values()
-    return _train_one(command, agents, config, out, console)
+    return _train_one(command, config, out, console)
 
 
-def _agent(command: Train, env: str, given: Sequence[str]) -> AgentConfig:
-    """The agent's settings in that environment: what was given, and its defaults for the rest."""
-    defaults = agent_defaults(env)
-    if defaults == AgentConfig():
-        return command.agent
-    # Read once more: `command` cannot tell Atari's number from the same number given.
-    options = given[1:]  # after the word `train`
-    return tyro.cli(Train, args=options, default=Train(command.envs, agent=defaults), config=(OmitArgPrefixes,)).agent
+def _with_defaults(command: Train, env: str, given: Sequence[str]) -> Train:
+    """The command as it is for that environment: what was given, and the defaults there for the rest."""
+    algorithm = command.algorithm
+    defaults = Train(
+        command.envs,
+        agent=agent_defaults(env),
+        environment=environment_defaults(algorithm),
+        dqn=dqn_defaults(algorithm),
+    )
+    if algorithm != "mfec":
+        _refuse_options_of_others(command)
+    if defaults == Train(command.envs):
+        return command
+    # Read once more: `command` cannot tell a default from the same number given.
+    return tyro.cli(Train, args=given[1:], default=defaults)  # after the word `train`
 
 
-def _runs(command: Train, agents: Agents, out: Path) -> Runs:
+def _refuse_options_of_others(command: Train) -> None:
+    """An error where an option of MFEC is given to another algorithm, which would not heed it."""
+    for name, value in vars(command.agent).items():
+        if name != "device" and value != getattr(AgentConfig, name):
+            other = "a2c" if command.algorithm == "a2c" else "dqn"
+            raise ValueError(
+                f"--{name.replace('_', '-')} is an option of mfec, not of {command.algorithm}; "
+                f"`mfec train --help` lists those that begin with --{other}."
+            )
+
+
+def _runs(commands: dict[str, Train], out: Path) -> Runs:
     """Every run that the command asks for; senseless settings are refused here, once for all of them."""
-    seeds = dict.fromkeys(command.seeds or (command.seed,))
     runs = {}
-    for env, agent in agents.items():
-        for seed in seeds:
-            names = ([env] if len(agents) > 1 else []) + ([f"seed {seed}"] if command.seeds else [])
-            place = Path(*([folder_of(env)] if len(agents) > 1 else []), *([f"seed-{seed}"] if command.seeds else []))
-            runs[" ".join(names)] = (_run_config(command, agent, env, seed), out / place)
+    for env, command in commands.items():
+        for seed in dict.fromkeys(command.seeds or (command.seed,)):
+            names = ([env] if len(commands) > 1 else []) + ([f"seed {seed}"] if command.seeds else [])
+            place = Path(*([folder_of(env)] if len(commands) > 1 else []), *([f"seed-{seed}"] if command.seeds else []))
+            runs[" ".join(names)] = (_run_config(command, env, seed), out / place)
     return runs
 
 
-def _run_config(command: Train, agent: AgentConfig, env: str, seed: int) -> RunConfig:
-    agent = replace(agent, vae=agent.vae.replace("{env}", folder_of(env)))
+def _run_config(command: Train, env: str, seed: int) -> RunConfig:
+    agent = replace(command.agent, vae=command.agent.vae.replace("{env}", folder_of(env)))
     if agent.vae and agent.embedding == "auto":
         agent = replace(agent, embedding="vae")
-    vae = VAEConfig(frames=command.vae_frames, steps=command.vae_steps)
-    return RunConfig(env, command.total_frames, seed, agent, command.environment, vae)
+    return RunConfig(
+        env,
+        command.total_frames,
+        seed,
+        agent,
+        command.environment,
+        VAEConfig(frames=command.vae_frames, steps=command.vae_steps),
+        command.algorithm,
+        command.dqn,
+        command.a2c,
+    )
 
 
-def _train_one(command: Train, agents: Agents, config: RunConfig, out: Path, console: Console) -> int:
+def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -> int:
     from mfec.experiments.train import train
 
     try:
@@ -119,7 +162,7 @@ def _train_one(command: Train, agents: Agents, config: RunConfig, out: Path, con
             console=console,
         )
     except (Stopped, KeyboardInterrupt) as stopped:
-        return say_how_to_resume(_again(command, agents, out), saved=isinstance(stopped, Stopped))
+        return say_how_to_resume(_again(command, [config], out), saved=isinstance(stopped, Stopped))
     _draw_curve(out, directory.curve, console)
     _draw_own_vae(config, directory, console)
     if command.video:
@@ -127,29 +170,30 @@ def _train_one(command: Train, agents: Agents, config: RunConfig, out: Path, con
     return 0
 
 
-def _train_several(command: Train, agents: Agents, runs: Runs, out: Path, console: Console) -> int:
-    if command.agent.resolved_index() == "cuda":
+def _train_several(command: Train, runs: Runs, out: Path, console: Console) -> int:
+    if command.algorithm == "mfec" and command.agent.resolved_index() == "cuda":
         outcomes = _train_fleet(command, runs, console)
     else:
-        outcomes = _train_processes(command, agents, runs, console)
+        outcomes = _train_processes(command, runs, console)
     failed = [name for name, outcome in outcomes.items() if outcome == "failed"]
     if failed:
         print(f"mfec: these runs failed: {', '.join(failed)}", file=sys.stderr)
         return 1
     if set(outcomes.values()) != {"finished"}:
-        return say_how_to_resume(_again(command, agents, out), saved="stopped at once" not in outcomes.values())
+        configs = [config for config, _ in runs.values()]
+        return say_how_to_resume(_again(command, configs, out), saved="stopped at once" not in outcomes.values())
     _draw_curve(out, out / "curve.png", console)
     return 0
 
 
-def _train_processes(command: Train, agents: Agents, runs: Runs, console: Console) -> dict[str, str]:
+def _train_processes(command: Train, runs: Runs, console: Console) -> dict[str, str]:
     """What became of each run, as in a fleet's `Member`."""
     from mfec.experiments.processes import Child, train_processes
 
     _refuse_encoders_that_do_not_fit(runs)
-    settings = {env: _settings(command, {env: agent}) for env, agent in agents.items()}
     children = [
-        Child(name, config.env, config.seed, place, settings[config.env]) for name, (config, place) in runs.items()
+        Child(name, config.env, config.seed, place, _settings(command, [config]))
+        for name, (config, place) in runs.items()
     ]
     status = train_processes(children, resume=command.resume, jobs=command.jobs, console=console)
     return {name: _outcome(status.get(name, STOPPED)) for name in runs}
@@ -193,29 +237,24 @@ def _train_fleet(command: Train, runs: Runs, console: Console) -> dict[str, str]
     return {member.name: member.outcome for member in members}
 
 
-def _again(command: Train, agents: Agents, out: Path) -> list[str]:
+def _again(command: Train, configs: Sequence[RunConfig], out: Path) -> list[str]:
     """The arguments that go on with what was stopped, but for `--resume`."""
     seeds = ["--seeds", *map(str, command.seeds)] if command.seeds else ["--seed", str(command.seed)]
-    return ["train", *command.envs, *_settings(command, agents), *seeds, "--out", str(out)]
+    return ["train", *command.envs, *_settings(command, configs), *seeds, "--out", str(out)]
 
 
-def _settings(command: Train, agents: Agents) -> list[str]:
-    """The options that say what differs from the defaults of these environments, as a command line."""
-    options = ["--total-frames", str(command.total_frames)]
-    for name in ("checkpoint_frames", "vae_frames", "vae_steps"):
-        if getattr(command, name) != getattr(Train, name):
-            options += [f"--{name.replace('_', '-')}", str(getattr(command, name))]
+def _settings(command: Train, configs: Sequence[RunConfig]) -> list[str]:
+    """The options that say what differs from the defaults of these runs, as a command line."""
+    options: Options = {}
+    for config in configs:  # what differs from the defaults of one environment was given, and so is the same in all
+        options |= options_of(replace(config, agent=replace(config.agent, vae=command.agent.vae)))
+    if command.checkpoint_frames != CHECKPOINT_FRAMES:
+        options["checkpoint-frames"] = str(command.checkpoint_frames)
     if not command.video:
-        options += ["--no-video"]
+        options["no-video"] = None
     if command.ignore_memory_limit:
-        options += ["--ignore-memory-limit"]
-    # What differs from the defaults of one environment was given, and so is the same in all.
-    with_defaults = [(vars(agent), vars(agent_defaults(env))) for env, agent in agents.items()]
-    with_defaults += [(vars(command.environment), vars(EnvConfig()))]
-    given = {name: value for each, default in with_defaults for name, value in each.items() if value != default[name]}
-    for name, value in given.items():
-        options += [f"--{name.replace('_', '-')}", str(value)]
-    return options
+        options["ignore-memory-limit"] = None
+    return as_arguments(options)
 
 
 def _draw_curve(runs: Path, out: Path, console: Console) -> None:

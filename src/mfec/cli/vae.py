@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from mfec.cli.stopping import say_how_to_resume
 from mfec.config import AgentConfig, DeviceName, EnvConfig, VAEConfig, folder_of
@@ -43,7 +43,7 @@ class VaeTrain:
     """Atari: frames in an observation."""
     sticky_actions: float = EnvConfig.sticky_actions
     """Atari: chance, in each frame, that the last action is repeated."""
-    recipe: VAEConfig = field(default_factory=VAEConfig)
+    recipe: OmitArgPrefixes[VAEConfig] = field(default_factory=VAEConfig)
 
 
 @dataclass(frozen=True)

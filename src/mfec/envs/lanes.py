@@ -36,6 +36,7 @@ class Step:
     ended: NDArray[np.bool_]  # (m,): the game is over, or was cut off by a time limit
     lives: NDArray[np.int64] | None  # (m,), where the environment tells
     valid: NDArray[np.bool_]  # (m,): False where an environment only reset itself
+    cut_off: NDArray[np.bool_]  # (m,): the game was cut off by a time limit, and not over
 
 
 class Lanes(Protocol):
@@ -122,8 +123,8 @@ class SingleLane(RecordedGroups):
         action = self._first_action + int(self._sent[0][0])
         observation, reward, terminated, truncated, info = self._env.step(action)
         self.step_made(0, np.array(observation, self.observation_space.dtype)[None])
-        ended = np.array([bool(terminated) or bool(truncated)])
-        return Step(np.array([reward], np.float64), ended, _lives(info), self._everyone)
+        over = np.array([bool(terminated)])
+        return _step(np.array([reward]), over, np.array([bool(truncated)]), info, self._everyone)
 
     def restore(self, history: dict[str, Any]) -> None:
         self._record.rewind(0, history["games"][0])
@@ -171,8 +172,7 @@ class VectorLanes(RecordedGroups):
         else:
             observations, rewards, terminated, truncated, info = self._env.step(self._first_action + self._sent[group])
         self.step_made(group, np.array(observations))
-        ended = np.asarray(terminated | truncated, np.bool_)
-        return Step(np.asarray(rewards, np.float64), ended, _lives(info), np.ones(len(ended), np.bool_))
+        return _step(rewards, terminated, truncated, info, np.ones(len(terminated), np.bool_))
 
     def restore(self, history: dict[str, Any]) -> None:
         games, actions = history["games"], history["actions"]
@@ -231,15 +231,22 @@ class AutoresetLanes(Groups):
         self.show(0, np.array(observations))
         # The step after the end only resets: it is not experience.
         valid = ~self._resetting
-        ended = np.asarray(terminated | truncated, np.bool_) & valid
-        self._resetting = ended & self._next_step
-        return Step(np.asarray(rewards, np.float64), ended, _lives(info), valid)
+        step = _step(rewards, terminated, truncated, info, valid)
+        self._resetting = step.ended & self._next_step
+        return step
 
     def history(self) -> dict[str, Any] | None:
         return None
 
     def restore(self, history: dict[str, Any]) -> None:
         raise LaneError("this vector environment begins games by itself, so none can be brought back")
+
+
+def _step(
+    rewards: NDArray[Any], over: NDArray[Any], truncated: NDArray[Any], info: dict[str, Any], valid: NDArray[np.bool_]
+) -> Step:
+    ended = np.asarray(over | truncated, np.bool_) & valid
+    return Step(np.asarray(rewards, np.float64), ended, _lives(info), valid, ended & ~np.asarray(over, np.bool_))
 
 
 def _lives(info: dict[str, Any]) -> NDArray[np.int64] | None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from mfec.agent import MFEC
+from mfec.callback import Learner
 from mfec.experiments.ram import show_bytes
 
 LOG = logging.getLogger("mfec")
@@ -28,20 +28,22 @@ class Progress:
     frames: int
     games: int  # of the last 100
     mean: float  # of their scores
-    exact: float  # share of exact matches lately
+    exact: float | None  # share of exact matches lately; None where nothing is looked up
     entries: int
     fill: float  # share of the fullest action buffer
     nbytes: int
 
     @classmethod
-    def of(cls, agent: MFEC, exact: float = 0.0) -> Progress:
+    def of(cls, agent: Learner, exact: float | None = 0.0) -> Progress:
         """The agent's progress; `exact` is the share to show where none was counted since the last row."""
         scores, tally = agent.scores, agent.tally
+        if tally.lookups:
+            exact = tally.exact / tally.lookups
         return cls(
             frames=agent.frames,
             games=len(scores),
             mean=sum(scores) / len(scores) if scores else 0.0,
-            exact=tally.exact / tally.lookups if tally.lookups else exact,
+            exact=exact if agent.algorithm == "mfec" else None,
             entries=len(agent.memory),
             fill=float(max(agent.memory.sizes) / agent.memory.capacity),
             nbytes=agent.memory.nbytes,
@@ -50,6 +52,10 @@ class Progress:
     def score(self) -> str:
         """The mean of the last games, for people."""
         return f"{self.mean:,.1f}" if self.games else "-"
+
+    def matches(self) -> str:
+        """The share of exact matches, for people."""
+        return "-" if self.exact is None else f"{self.exact:.0%}"
 
 
 class RunDisplay(Protocol):
@@ -61,7 +67,7 @@ class RunDisplay(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def update(self, agent: MFEC) -> None:
+    def update(self, agent: Learner) -> None:
         """Show the agent's progress, if it is time to."""
 
     def say(self, message: str) -> None:
@@ -132,9 +138,9 @@ class Display(Line):
     def __init__(self, total_frames: int, console: Console) -> None:
         super().__init__(console)
         self._total_frames = total_frames
-        self._exact = 0.0
+        self._exact: float | None = 0.0
 
-    def update(self, agent: MFEC) -> None:
+    def update(self, agent: Learner) -> None:
         """Show the agent's progress, if it is time to."""
         speed = self.speed(agent.frames, done=agent.frames >= self._total_frames)
         if speed is not None:
@@ -143,13 +149,18 @@ class Display(Line):
             self.show(self._parts(progress, speed))
 
     def _parts(self, now: Progress, speed: float) -> list[str]:
-        left = int((self._total_frames - now.frames) / speed) if speed else 0
+        left = int(max(0, self._total_frames - now.frames) / speed) if speed else 0
+        kept = f"{now.entries:,} ({now.fill:.1%} full, {show_bytes(now.nbytes)})"
         return [
             f"{now.frames:,}/{self._total_frames:,} frames",
             f"{speed:,.0f}/s",
             f"mean of last {now.games} games {now.score()}",
-            f"exact {now.exact:.0%}",
-            f"memory {now.entries:,} ({now.fill:.1%} full, {show_bytes(now.nbytes)})",
+            *([] if now.exact is None else [f"exact {now.matches()}"]),
+            *(
+                [f"{'replay' if now.exact is None else 'memory'} {kept}"]
+                if now.entries or now.exact is not None
+                else []
+            ),
             f"left {show_time(left)}",
         ]
 

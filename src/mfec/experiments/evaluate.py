@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.agent import MFEC
-from mfec.config import AgentConfig, DeviceName, EnvConfig
+from mfec.config import AgentConfig, DeviceName, RunConfig
 from mfec.envs import make_env
+from mfec.envs.spaces import actions_of
 from mfec.experiments.video import Video
 from mfec.run_directory import RunDirectory, RunDirectoryError
 from mfec.statistics import mean, standard_error
 
-Policy = Callable[[NDArray[Any]], int]
+Policy = Callable[[NDArray[Any], bool], int]  # from an observation, and whether a game begins with it, to an action
 
 
 @dataclass(frozen=True)
@@ -73,24 +74,57 @@ def evaluate_run(
     config = directory.read_config()
     if not directory.has_checkpoint:
         raise RunDirectoryError(f"{directory.path} has no checkpoint yet: nothing to evaluate")
-    one = EnvConfig(**{**vars(config.environment), "n_envs": 1})
+    one = replace(config.environment, n_envs=1)
+    if config.algorithm != "mfec":
+        one = replace(one, frame_stack=1)  # a baseline stacks frames itself
     env = make_env(config.env, one, render_mode="rgb_array" if video else None)
     assert isinstance(env, gymnasium.Env)
-    agent = MFEC.load(directory.checkpoint, env=env, device=device)
-    directory.check_checkpoint(agent.config, agent.seed)
-    epsilon = agent.config.epsilon if epsilon is None else epsilon
-    film = Video(video, env) if video else None
+    actions = actions_of(env.action_space)
     chooser, dice = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
-
-    def play(observation: NDArray[Any]) -> int:
-        return int(agent.predict(observation, epsilon=epsilon, rng=chooser)[0])
+    load = _mfec if config.algorithm == "mfec" else _baseline
+    play, own_epsilon = load(directory, config, env, epsilon, chooser, device)
+    film = Video(video, env) if video else None
 
     evaluations = []
     if random:
-        low, n = int(agent.action_space.start), agent.n_actions
-        evaluations.append(_play(env, lambda _: low + int(dice.integers(n)), "random", 1.0, episodes, seed, None))
-    evaluations.append(_play(env, play, "agent", epsilon, episodes, seed, film))
+        low, n = int(actions.start), int(actions.n)
+        evaluations.append(_play(env, lambda *_: low + int(dice.integers(n)), "random", 1.0, episodes, seed, None))
+    evaluations.append(_play(env, play, "agent", own_epsilon, episodes, seed, film))
     return evaluations
+
+
+def _mfec(
+    directory: RunDirectory,
+    config: RunConfig,
+    env: gymnasium.Env[Any, Any],
+    epsilon: float | None,
+    rng: np.random.Generator,
+    device: DeviceName,
+) -> tuple[Policy, float]:
+    """The policy of the agent of a run, and its chance of a random action."""
+    agent = MFEC.load(directory.checkpoint, env=env, device=device)
+    directory.check_checkpoint(agent.config, agent.seed)
+    chance = agent.config.epsilon if epsilon is None else epsilon
+    return lambda observation, begins: int(agent.predict(observation, epsilon=chance, rng=rng)[0]), chance
+
+
+def _baseline(
+    directory: RunDirectory,
+    config: RunConfig,
+    env: gymnasium.Env[Any, Any],
+    epsilon: float | None,
+    rng: np.random.Generator,
+    device: DeviceName,
+) -> tuple[Policy, float]:
+    """The same for DQN and A2C."""
+    from mfec.baselines import Baseline
+
+    # Nothing is learned here, so there is nothing to replay.
+    small = replace(config.dqn, replay_capacity=1)
+    one = replace(config.environment, n_envs=1)
+    config = replace(config, agent=replace(config.agent, device=device), dqn=small, environment=one)
+    baseline = Baseline(env, config).restore_player(directory.checkpoint)
+    return baseline.player(epsilon, rng), baseline.default_epsilon if epsilon is None else epsilon
 
 
 def _play(
@@ -109,7 +143,7 @@ def _play(
         observation, _ = env.reset(seed=game_seed)
         score, steps, ended = 0.0, 0, False
         while not ended:
-            observation, reward, terminated, truncated, _ = env.step(policy(np.asarray(observation)))
+            observation, reward, terminated, truncated, _ = env.step(policy(np.asarray(observation), steps == 0))
             score += float(reward)
             steps += 1
             ended = bool(terminated or truncated)

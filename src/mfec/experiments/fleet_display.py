@@ -97,7 +97,7 @@ class FleetDisplay:
                 member.name,
                 f"{progress.frames:,} ({share:.0%})",
                 progress.score(),
-                f"{progress.exact:.0%}",
+                progress.matches(),
                 f"{progress.entries:,}",
                 member.outcome,
             )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from rich.console import Console
@@ -22,6 +23,13 @@ from mfec.memory import EpisodicMemory
 
 DEVICE_SLACK = 9 / 8  # states are given room in slabs of an eighth of what there is
 DEVICE_SCRATCH = 2**29  # for searches, projections and copies
+REPLAY_BESIDE = 31  # bytes of a step in a replay buffer beside its frame: action, reward, flags, priorities
+
+
+class Shown(Protocol):
+    """An environment as a baseline plays it."""
+
+    lanes: Lanes
 
 
 class TooLarge(MfecError):
@@ -48,6 +56,23 @@ def refuse_what_cannot_fit(configs: Sequence[RunConfig], console: Console, *, ig
         if needed > free and not ignore:
             raise TooLarge(f"{said}: choose a smaller --capacity or fewer runs, or --ignore-memory-limit")
         console.print(said, highlight=False, soft_wrap=True)
+
+
+def refuse_replay_that_cannot_fit(config: RunConfig, shown: Shown, console: Console, *, ignore: bool) -> None:
+    """Say how large the replay buffer of a run can grow; an error if it does not fit, unless told otherwise."""
+    space = shown.lanes.observation_space
+    each = int(np.prod(space.shape or (1,))) * np.dtype(space.dtype).itemsize + REPLAY_BESIDE
+    steps = config.total_frames // shown.lanes.frame_skip
+    full, in_this_run = (each * min(rows, config.dqn.replay_capacity) for rows in (config.dqn.replay_capacity, steps))
+    said = (
+        f"replay: {config.dqn.replay_capacity:,} steps need {show_bytes(full)}, {show_bytes(in_this_run)} in this run"
+    )
+    if in_this_run > physical_ram() and not ignore:
+        raise TooLarge(
+            f"{said}; this machine has {show_bytes(physical_ram())}: choose a smaller --dqn.replay-capacity, or "
+            "--ignore-memory-limit to start all the same"
+        )
+    console.print(f"{said}; this machine has {show_bytes(physical_ram())}", highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)

@@ -7,25 +7,28 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 from rich.console import Console
 
 from mfec.agent import MFEC, AnyEnv, BadEnvironmentData
-from mfec.callback import Callback, Game
+from mfec.callback import Game, Learner
 from mfec.checkpoint import CheckpointError
-from mfec.config import CHECKPOINT_FRAMES, RunConfig
+from mfec.config import ALGORITHMS, CHECKPOINT_FRAMES, RunConfig
 from mfec.device import Channel
 from mfec.embeddings import VAE, resolve_embedding
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
-from mfec.experiments.ram import refuse_what_cannot_fit
+from mfec.experiments.ram import refuse_replay_that_cannot_fit, refuse_what_cannot_fit
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
 from mfec.experiments.vae import refuse_missing_device, train_own_vaes
 from mfec.run_directory import RunDirectory, RunDirectoryError
+
+if TYPE_CHECKING:
+    from mfec.baselines import Baseline
 
 EVERY_FRAMES = 10_000  # between rows of progress.csv
 
@@ -51,30 +54,8 @@ def train(
     directory = RunDirectory(out)
     if directory.exists and not resume:
         raise RunDirectoryError(f"{out} already holds a run: --resume goes on with it, or choose another --out")
-    env, config = resolve(config)
-    if directory.exists:
-        directory.check_same(config)
-    if device is None:  # else all runs together were looked at before
-        refuse_what_cannot_fit([config], console, ignore=ignore_memory_limit)
-        if config.agent.embedding == "vae":
-            refuse_missing_device(config.agent.device)
-
-    if directory.exists and directory.has_checkpoint:
-        agent = MFEC.load(directory.checkpoint, env=env, device=device or config.agent.device, index=config.agent.index)
-        directory.check_checkpoint(agent.config, agent.seed)
-        directory.cut_tables(agent.games, agent.frames)
-        directory.write_config(config)
-        console.print(f"going on from frame {agent.frames:,}", highlight=False)
-    else:
-        settings = {**vars(config.agent), "device": device or config.agent.device}
-        if config.trains_vae:
-            if device is None:  # else it was trained before
-                train_own_vaes([(config, directory)], device=config.agent.device, resume=resume, console=console)
-            settings["embedding"] = VAE.load(directory.vae)
-        agent = MFEC(env, **settings, seed=config.seed)
-        if config.trains_vae:
-            agent.frames = config.vae.frames  # those that the VAE was trained on count
-        directory.create(config)
+    begin = _begin if config.algorithm == "mfec" else _begin_baseline
+    agent, config = begin(config, directory, resume, ignore_memory_limit, console, device)
     if agent.frames >= config.total_frames:
         said = f"{out} has all of its {config.total_frames:,} frames"
         console.print(said, highlight=False, markup=False, soft_wrap=True)
@@ -93,6 +74,76 @@ def train(
     return directory
 
 
+def _begin(
+    config: RunConfig,
+    directory: RunDirectory,
+    resume: bool,
+    ignore_memory_limit: bool,
+    console: Console,
+    device: Channel | None,
+) -> tuple[MFEC, RunConfig]:
+    """The agent of a run, from its checkpoint if there is one, and the settings with what `auto` stands for."""
+    env, config = resolve(config)
+    if directory.exists:
+        directory.check_same(config)
+    if device is None:  # else all runs together were looked at before
+        refuse_what_cannot_fit([config], console, ignore=ignore_memory_limit)
+        if config.agent.embedding == "vae":
+            refuse_missing_device(config.agent.device)
+
+    if directory.exists and directory.has_checkpoint:
+        agent = MFEC.load(directory.checkpoint, env=env, device=device or config.agent.device, index=config.agent.index)
+        directory.check_checkpoint(agent.config, agent.seed)
+        _go_on(agent, config, directory, console)
+        return agent, config
+    settings = {**vars(config.agent), "device": device or config.agent.device}
+    if config.trains_vae:
+        if device is None:  # else it was trained before
+            train_own_vaes([(config, directory)], device=config.agent.device, resume=resume, console=console)
+        settings["embedding"] = VAE.load(directory.vae)
+    agent = MFEC(env, **settings, seed=config.seed)
+    if config.trains_vae:
+        agent.frames = config.vae.frames  # those that the VAE was trained on count
+    directory.create(config)
+    return agent, config
+
+
+def _begin_baseline(
+    config: RunConfig,
+    directory: RunDirectory,
+    resume: bool,
+    ignore_memory_limit: bool,
+    console: Console,
+    device: Channel | None,
+) -> tuple[Baseline, RunConfig]:
+    """The same for DQN and A2C."""
+    from mfec.baselines import Baseline
+
+    if device is not None:
+        raise ValueError(f"{ALGORITHMS[config.algorithm]} has nothing to look up on a device that other runs share")
+    refuse_missing_device(config.agent.device)
+    single = make_env(config.env, replace(config.environment, frame_stack=1))  # frames are stacked for learning
+    baseline = Baseline(single, config)
+    if not baseline.env.stacked:
+        config = replace(config, environment=replace(config.environment, frame_stack=1))
+    if directory.exists:
+        directory.check_same(config)
+    if config.algorithm != "a2c":
+        refuse_replay_that_cannot_fit(config, baseline.env, console, ignore=ignore_memory_limit)
+    if directory.exists and directory.has_checkpoint:
+        baseline.restore(directory.checkpoint)
+        _go_on(baseline, config, directory, console)
+    else:
+        directory.create(config)
+    return baseline, config
+
+
+def _go_on(agent: Learner, config: RunConfig, directory: RunDirectory, console: Console) -> None:
+    directory.cut_tables(agent.games, agent.frames)
+    directory.write_config(config)
+    console.print(f"going on from frame {agent.frames:,}", highlight=False)
+
+
 def resolve(config: RunConfig) -> tuple[AnyEnv, RunConfig]:
     """The environment of a run, and its settings with the embedding that `auto` stands for.
 
@@ -104,12 +155,12 @@ def resolve(config: RunConfig) -> tuple[AnyEnv, RunConfig]:
     return env, replace(config, agent=replace(config.agent, embedding=name))
 
 
-class Recorder(Callback):
+class Recorder:
     """Writes the tables and checkpoints of a run, and keeps its display up to date."""
 
     def __init__(
         self,
-        agent: MFEC,
+        agent: Learner,
         directory: RunDirectory,
         stop: list[int],
         display: RunDisplay,
@@ -128,11 +179,11 @@ class Recorder(Callback):
         self._last_frames = agent.frames
         self._steps_before = agent.tally.steps  # of this row, before the run was stopped
 
-    def on_game(self, agent: MFEC, game: Game) -> None:
+    def on_game(self, agent: Learner, game: Game) -> None:
         """Add a row to `episodes.csv`."""
         self._append(self._episodes, f"{game.frames},{game.episode},{game.score!r},{game.length_frames}\n")
 
-    def on_step(self, agent: MFEC) -> None:
+    def on_step(self, agent: Learner) -> None:
         """Show progress; every so many frames, a row of `progress.csv` and a checkpoint."""
         before, self._last_frames = self._last_frames, agent.frames
         self._display.update(agent)
@@ -143,7 +194,7 @@ class Recorder(Callback):
         if self._stop:
             raise Stopped
 
-    def save(self, agent: MFEC) -> None:
+    def save(self, agent: Learner) -> None:
         """Write a checkpoint. A full disk does not end a run that may still have room to finish."""
         self._episodes.flush()
         os.fsync(self._episodes.fileno())
@@ -152,7 +203,7 @@ class Recorder(Callback):
         except CheckpointError as error:
             self._display.say(str(error))
 
-    def finish(self, agent: MFEC) -> None:
+    def finish(self, agent: Learner) -> None:
         """Write the last checkpoint; one that cannot be written is an error now."""
         self._episodes.flush()
         agent.save(self._directory.checkpoint)
@@ -173,20 +224,21 @@ class Recorder(Callback):
                 f"cannot write to {table.name}: {error}; --resume goes on from the last checkpoint"
             ) from None
 
-    def _write_row(self, agent: MFEC) -> None:
+    def _write_row(self, agent: Learner) -> None:
         now = time.perf_counter()
         tally = agent.tally
+        looks_up = agent.algorithm == "mfec"
         row = {
             "frames": agent.frames,
             "seconds": round(self._seconds_before + now - self._began, 3),
             "steps_per_second": round((tally.steps - self._steps_before) / (now - self._row_began), 1),
             "return_mean_100": sum(agent.scores) / len(agent.scores) if agent.scores else "",
-            "exact_match_rate": round(tally.exact / tally.lookups, 6),
-            "exact_match_rate_chosen": round(tally.exact_chosen / tally.steps, 6),
+            "exact_match_rate": round(tally.exact / tally.lookups, 6) if looks_up else "",
+            "exact_match_rate_chosen": round(tally.exact_chosen / tally.steps, 6) if looks_up else "",
             "memory_entries": len(agent.memory),
             "memory_bytes": agent.memory.nbytes,
-            "lookup_ms": round(1000.0 * tally.lookup_seconds / tally.steps, 4),
-            "write_ms": round(1000.0 * tally.write_seconds / tally.steps, 4),
+            "lookup_ms": round(1000.0 * tally.lookup_seconds / tally.steps, 4) if looks_up else "",
+            "write_ms": round(1000.0 * tally.write_seconds / tally.steps, 4) if looks_up else "",
             "recall": "" if (recall := agent.memory.measured_recall) is None else round(recall, 4),
         }
         self._append(self._progress, ",".join(str(value) for value in row.values()) + "\n")

@@ -1,0 +1,111 @@
+"""DQN (Mnih et al., 2015) with uniform or prioritised replay (Schaul et al., 2016), and A2C: Stable-Baselines3's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3 import A2C, DQN
+from torch.nn import functional
+
+from mfec.baselines.optimizer import CentredRMSprop
+from mfec.baselines.replay import FrameReplay, PrioritisedReplay
+from mfec.baselines.vec_env import LanesVecEnv
+from mfec.config import A2CConfig, DeviceName, DQNConfig
+
+
+def make_dqn(
+    env: LanesVecEnv,
+    config: DQNConfig,
+    *,
+    total_steps: int,
+    seed: np.random.SeedSequence,
+    device: DeviceName,
+    prioritised: bool,
+) -> DQN:
+    """Stable-Baselines3's DQN with the published settings."""
+    networks, replay = seed.spawn(2)
+    kind: type[DQN] = PrioritisedDQN if prioritised else DQN
+    adam = config.optimizer == "adam"
+    options: dict[str, Any] = {"seed": replay, "stacked": env.stacked}
+    model = kind(
+        policy_of(env),
+        env,
+        learning_rate=config.learning_rate,
+        buffer_size=config.replay_capacity,
+        learning_starts=config.replay_start,
+        batch_size=config.batch_size,
+        gamma=config.gamma,
+        train_freq=max(1, config.train_every // env.num_envs),
+        gradient_steps=config.gradient_steps,
+        replay_buffer_class=PrioritisedReplay if prioritised else FrameReplay,
+        replay_buffer_kwargs=options | ({"alpha": config.alpha} if prioritised else {}),
+        target_update_interval=config.target_every,
+        # Of all steps, however many there are: so a longer run begins as a shorter one did.
+        exploration_fraction=config.epsilon_steps / total_steps,
+        exploration_final_eps=config.epsilon,
+        max_grad_norm=10.0 if adam else float("inf"),
+        policy_kwargs={} if adam else {"optimizer_class": CentredRMSprop},
+        seed=_number(networks),
+        device=device,
+    )
+    model.action_space.seed(_number(networks))
+    if isinstance(model, PrioritisedDQN):
+        model.first_beta = config.beta
+    return model
+
+
+def make_a2c(env: LanesVecEnv, config: A2CConfig, *, seed: np.random.SeedSequence, device: DeviceName) -> A2C:
+    """Stable-Baselines3's A2C with its settings for Atari."""
+    return A2C(
+        policy_of(env),
+        env,
+        learning_rate=config.learning_rate,
+        n_steps=config.rollout_steps,
+        gamma=config.gamma,
+        ent_coef=config.entropy,
+        vf_coef=config.value_weight,
+        seed=_number(seed),
+        device=device,
+    )
+
+
+def policy_of(env: LanesVecEnv) -> str:
+    """The network of DQN's paper for pictures, a small one for anything else."""
+    return "CnnPolicy" if env.stacked else "MlpPolicy"
+
+
+def _number(seed: np.random.SeedSequence) -> int:
+    return int(seed.generate_state(1)[0] >> 1)
+
+
+class PrioritisedDQN(DQN):
+    """DQN whose gradient steps are on what prioritised replay draws."""
+
+    first_beta = DQNConfig.beta
+
+    @property
+    def beta(self) -> float:
+        """The power of the importance weights now: it rises to 1 by the end of training."""
+        return 1.0 - (1.0 - self.first_beta) * self._current_progress_remaining
+
+    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """Make gradient steps, and give what was drawn its new priorities."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        replay = self.replay_buffer
+        assert isinstance(replay, PrioritisedReplay)
+        for _ in range(gradient_steps):
+            batch, weights, items = replay.draw(batch_size, self.beta)
+            with torch.no_grad():
+                best = self.q_net_target(batch.next_observations).max(dim=1, keepdim=True).values
+                targets = batch.rewards + (1.0 - batch.dones) * self.gamma * best
+            values = self.q_net(batch.observations).gather(1, batch.actions)
+            loss = (weights * functional.smooth_l1_loss(values, targets, reduction="none")).mean()
+            self.policy.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+            self.policy.optimizer.step()
+            replay.update(items, (targets - values.detach()).cpu().numpy().reshape(-1))
+        self._n_updates += gradient_steps

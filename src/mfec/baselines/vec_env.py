@@ -1,0 +1,191 @@
+"""The lanes that MFEC plays in, as Stable-Baselines3 wants them: stacked frames, clipped rewards, lives as episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from mfec.callback import Game
+from mfec.config import EpisodeEnd
+from mfec.envs.lanes import LaneError, Lanes
+from mfec.memory.identities import array_keys
+
+
+def is_picture(space: spaces.Space[Any]) -> bool:
+    """Whether observations are grey pictures, which can be stacked."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 2
+
+
+class LanesVecEnv(VecEnv):
+    """Lanes as a vector environment that begins new games by itself.
+
+    For learning, a lost life ends an episode and rewards are their signs, as published; games go on and are counted
+    whole and unclipped (`on_game`). A stack of frames begins with zeros in every episode.
+    """
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        *,
+        frame_stack: int,
+        clip_rewards: bool,
+        episode: EpisodeEnd,
+        on_game: Callable[[Game], None] = lambda game: None,
+    ) -> None:
+        seen = lanes.observation_space
+        self.stacked = is_picture(seen)
+        if self.stacked:
+            assert isinstance(seen, spaces.Box)
+            seen = spaces.Box(0, 255, (frame_stack, *seen.shape), np.uint8)
+        elif isinstance(seen, spaces.Discrete):
+            seen = spaces.Discrete(int(seen.n))
+        super().__init__(lanes.n, seen, spaces.Discrete(int(lanes.action_space.n)))
+        self.lanes = lanes
+        self.frames = 0
+        self.games = 0
+        self.on_game = on_game
+        self._clip_rewards = clip_rewards
+        self._lives_end_episodes = episode == "life"
+        self._lives: NDArray[np.int64] | None = None
+        self._scores = np.zeros(lanes.n)
+        self._steps = np.zeros(lanes.n, np.int64)
+        self._stack = np.zeros((lanes.n, *(seen.shape or ())), seen.dtype)
+
+    def reset(self) -> NDArray[Any]:
+        """Begin a game in every lane."""
+        everyone = np.ones(self.num_envs, np.bool_)
+        self._begin(everyone)
+        return self._after_begin(everyone)
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Start a step in every lane."""
+        chosen = np.asarray(actions, np.int64)
+        for group, own in enumerate(self.lanes.groups):
+            self.lanes.send(group, chosen[own])
+
+    def step_wait(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[dict[str, Any]]]:
+        """Wait for the step: observations, rewards, whether an episode ended, and how."""
+        steps = [self.lanes.receive(group) for group in range(len(self.lanes.groups))]
+        rewards = np.concatenate([step.rewards for step in steps])
+        ended = np.concatenate([step.ended for step in steps])
+        cut_off = np.concatenate([step.cut_off for step in steps])
+        lost = np.zeros(self.num_envs, np.bool_)
+        if self._lives is not None:
+            lives = np.concatenate([np.asarray(step.lives) for step in steps])
+            lost = (lives < self._lives) & self._lives_end_episodes
+            self._lives = lives
+        done = ended | lost
+        terminal = self._after_step()
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for lane in np.flatnonzero(done).tolist():
+            infos[lane] = {"terminal_observation": terminal[lane], "TimeLimit.truncated": bool(cut_off[lane])}
+        self._count(rewards, ended)
+        if ended.any():
+            self._begin(ended)
+        observations = self._after_begin(done) if done.any() else terminal
+        signs = np.sign(rewards) if self._clip_rewards else rewards
+        return observations, signs.astype(np.float32), done, infos
+
+    def _count(self, rewards: NDArray[np.float64], ended: NDArray[np.bool_]) -> None:
+        self._scores += rewards
+        self._steps += 1
+        for lane in range(self.num_envs):
+            self.frames += self.lanes.frame_skip
+            if ended[lane]:
+                self.games += 1
+                length = int(self._steps[lane]) * self.lanes.frame_skip
+                self.on_game(Game(self.frames, self.games, float(self._scores[lane]), length))
+
+    def _begin(self, mask: NDArray[np.bool_]) -> None:
+        lives = self.lanes.begin(mask)
+        if lives is not None:
+            self._lives = lives if self._lives is None else np.where(mask, lives, self._lives)
+        self._scores[mask] = 0.0
+        self._steps[mask] = 0
+
+    def _shown(self) -> NDArray[Any]:
+        """What the lanes show now, each without its stack: an array of its own."""
+        start = int(getattr(self.lanes.observation_space, "start", 0))
+        return np.array(self.lanes.observations - start)
+
+    def _after_step(self) -> NDArray[Any]:
+        """What all lanes show after a step, on top of what they showed before."""
+        if not self.stacked:
+            return self._shown()
+        stack = np.empty_like(self._stack)
+        stack[:, :-1] = self._stack[:, 1:]
+        stack[:, -1] = self.lanes.observations
+        self._stack = stack
+        return stack
+
+    def _after_begin(self, mask: NDArray[np.bool_]) -> NDArray[Any]:
+        """What all lanes show, where those of the mask have begun an episode: there is nothing before it."""
+        if not self.stacked:
+            return self._shown()
+        stack = self._stack.copy()  # the last one is still in use, as what was shown at the end
+        stack[mask] = 0
+        stack[mask, -1] = self.lanes.observations[mask]
+        self._stack = stack
+        return stack
+
+    # -- Storage ------------------------------------------------------------------------------------------------------
+
+    def summary(self) -> dict[str, Any]:
+        """What JSON takes of the games in progress."""
+        return {
+            "frames": self.frames,
+            "games": self.games,
+            "history": self.lanes.history(),
+            "observations": array_keys(self.lanes.observations).tolist(),
+            "lives": None if self._lives is None else self._lives.tolist(),
+            "scores": self._scores.tolist(),
+            "steps": self._steps.tolist(),
+        }
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The stacks of frames."""
+        return {"stack": self._stack}
+
+    def restore(self, saved: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
+        """Bring the games back that were in progress."""
+        self.lanes.restore(saved["history"])
+        if array_keys(self.lanes.observations).tolist() != saved["observations"]:
+            raise LaneError(
+                "repeating the actions of the games in progress led elsewhere: "
+                "this is not the environment that was saved, or it is not deterministic under its seed"
+            )
+        self.frames, self.games = int(saved["frames"]), int(saved["games"])
+        self._lives = None if saved["lives"] is None else np.array(saved["lives"], np.int64)
+        self._scores = np.array(saved["scores"], np.float64)
+        self._steps = np.array(saved["steps"], np.int64)
+        self._stack = tensors["stack"].copy()
+
+    # -- What the interface asks for besides --------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Nothing: the environments end with the process."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """An attribute of this environment, once for each lane."""
+        return [getattr(self, attr_name, None)] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Refused: lanes have no attributes of their own."""
+        raise NotImplementedError("the lanes have no attributes of their own")
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Refused: lanes have no methods of their own."""
+        raise NotImplementedError("the lanes have no methods of their own")
+
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
+        """No lane is wrapped."""
+        return [False] * len(list(self._get_indices(indices)))
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Nothing: every game has its own seed, made of the run's."""
+        return [None] * self.num_envs
