@@ -1,21 +1,20 @@
-"""Print scores and exact matches of runs beside the published ones (results/published).
+"""Print scores and exact matches beside the published ones, run by run; `mfec figure table` has means over seeds.
 
 python results/beside_published.py results/gpu/games
 """
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from mfec.figures.literature import published_match_rates, published_scores
 from mfec.run_directory import RunDirectory, find_runs
 from mfec.statistics import mean
 
-PUBLISHED = Path(__file__).parent / "published"
 GAMES = 100  # whole games that a score is the mean of
 ROWS = 20  # of progress.csv, 10,000 frames each
 AT = (1, 2, 4, 10)  # million frames
@@ -23,8 +22,6 @@ AT = (1, 2, 4, 10)  # million frames
 
 def main() -> None:
     """One row a run."""
-    scores = {row["game"]: row for row in rows_of("scores_at_10M_frames.csv")}
-    matches = {row["environment"]: row["share"] for row in rows_of("exact_match_rates.csv")}
     table = Table(title=f"mean of {GAMES} games; exact matches over the last {ROWS * 10_000:,} frames")
     columns = ["run", "game", "envs", "frames", *(f"at {at}M" for at in AT), "at the end"]
     columns += ["MFEC at 10M", "DQN at 10M", "exact, chosen", "exact, all", "paper"]
@@ -32,7 +29,7 @@ def main() -> None:
         table.add_column(column, justify="left" if column in ("run", "game") else "right")
     for run in find_runs([Path(argument) for argument in sys.argv[1:]]):
         config, progress = run.read_config(), run.progress()
-        published = scores.get(config.env, {})
+        published = published_scores().get(config.env, {})
         table.add_row(
             str(run.path),
             config.env,
@@ -40,11 +37,10 @@ def main() -> None:
             f"{progress['frames'][-1] / 1e6:.2f}M",
             *(score_at(run, at * 1_000_000) for at in AT),
             f"{mean(run.episodes()['return'][-GAMES:]):,.0f}",
-            published.get("mfec", "-"),
-            published.get("dqn", "-"),
+            *(str(published.get(name, "-")) for name in ("mfec", "dqn")),
             f"{mean(progress['exact_match_rate_chosen'][-ROWS:]):.2f}",
             f"{mean(progress['exact_match_rate'][-ROWS:]):.2f}",
-            matches.get(config.env, "-"),
+            published_match_rates().get(config.env, "-"),
         )
     Console(width=180).print(table)
 
@@ -54,12 +50,6 @@ def score_at(run: RunDirectory, frames: int) -> str:
     games = run.episodes()
     before = [score for at, score in zip(games["frames"], games["return"], strict=True) if at <= frames]
     return f"{mean(before[-GAMES:]):,.0f}" if run.progress()["frames"][-1] >= frames else "-"
-
-
-def rows_of(name: str) -> list[dict[str, str]]:
-    """The rows of a published table."""
-    lines = [line for line in (PUBLISHED / name).read_text().splitlines() if not line.startswith("#")]
-    return list(csv.DictReader(lines))
 
 
 if __name__ == "__main__":

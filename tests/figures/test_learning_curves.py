@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mfec.cli import main
-from mfec.config import AgentConfig, RunConfig, VAEConfig
+from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
 from mfec.figures.learning_curves import draw_learning_curves, learning_curves
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -227,3 +227,12 @@ def test_an_encoder_of_the_game_itself_is_not_named(tmp_path):
         "qbert, displaced by 1M frames",
         "qbert, vae ms_pacman, displaced by 1M frames",
     ]
+
+
+def test_algorithms_are_told_apart(tmp_path):
+    """By name, and by what both of them have: neither the k of MFEC nor the replay of DQN says anything."""
+    dqn = replace(CONFIG, algorithm="dqn", environment=EnvConfig(frame_stack=4))
+    runs = [write_run(tmp_path / str(i), [(9, 1.0)], config) for i, config in enumerate([CONFIG, dqn])]
+    mfec, other = (curve.label for curve in learning_curves(runs))
+    assert mfec == "FrozenLake-v1, algorithm mfec, gamma 1.0, epsilon 0.005, frame_stack 1"
+    assert other == "FrozenLake-v1, algorithm dqn, gamma 0.99, epsilon 0.1, frame_stack 4"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfec.config import RunConfig, VAEConfig
+from mfec.figures.lines import count, settings_of
 from mfec.figures.pictures import check_kind, new_figure, save_figure
 from mfec.run_directory import RunDirectory, RunDirectoryError
-from mfec.toml import flat
 
 GAMES = 100  # a point of a curve is the mean of so many last games
 POINTS = 200
@@ -38,11 +39,12 @@ def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
     groups: dict[str, list[RunDirectory]] = {}
     settings = {}
     for run in runs:
-        own = {name: value for name, value in asdict(run.read_config()).items() if name not in ("seed", "total_frames")}
+        config = settings_of(run.read_config())
+        own = {name: value for name, value in config.items() if name not in ("seed", "total_frames")}
         groups.setdefault(repr(own), []).append(run)
         settings[repr(own)] = own
     names = _labels(list(settings.values()))
-    return [_curve(label, group) for label, group in zip(names, groups.values(), strict=True)]
+    return [curve_of(label, group) for label, group in zip(names, groups.values(), strict=True)]
 
 
 def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
@@ -55,7 +57,7 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     axes = figure.add_subplot()
     for curve in curves:
         millions = curve.frames / 1e6
-        (line,) = axes.plot(millions, curve.mean, label=f"{curve.label} ({_count(curve.seeds, 'seed')})")
+        (line,) = axes.plot(millions, curve.mean, label=f"{curve.label} ({count(curve.seeds, 'seed')})")
         if curve.seeds > 1:
             low, high = curve.mean - curve.standard_error, curve.mean + curve.standard_error
             axes.fill_between(millions, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
@@ -81,47 +83,50 @@ def trailing_mean(run: RunDirectory, frames: NDArray[np.float64]) -> NDArray[np.
         return np.asarray((totals[last] - totals[first]) / np.where(last > first, last - first, np.nan))
 
 
-def _displacement(config: RunConfig) -> int:
+def displacement(config: RunConfig) -> int:
     """Frames that others had seen for a run before its first."""
-    encoder_was_ready = config.agent.embedding == "vae" and bool(config.agent.vae)
+    encoder_was_ready = config.algorithm == "mfec" and config.agent.embedding == "vae" and bool(config.agent.vae)
     return VAEConfig.frames if encoder_was_ready else 0
 
 
-def _curve(label: str, runs: list[RunDirectory]) -> Curve:
+def curve_of(label: str, runs: Sequence[RunDirectory], *, until: float = np.inf) -> Curve:
+    """The curve of these seeds: as far as every one of them has come, or until that many frames.
+
+    It begins where the last of them has a finished game, and is that point alone where it would end before.
+    """
     ends = [run.episodes()["frames"] for run in runs]
     for run, own in zip(runs, ends, strict=True):
         if not own:
             raise RunDirectoryError(f"{run.path} has no finished game yet")
-    # As far as every seed has come, from where the last of them has a finished game.
-    first, last = max(own[0] for own in ends), min(own[-1] for own in ends)
+    before = displacement(runs[0].read_config())
+    first, last = max(own[0] for own in ends), min(until - before, *(own[-1] for own in ends))
     frames = np.linspace(first, max(first, last), POINTS)
     curves = np.array([trailing_mean(run, frames) for run in runs])
     error = np.zeros(len(frames))
     if len(runs) > 1:
         error = curves.std(axis=0, ddof=1) / np.sqrt(len(runs))
-    displacement = _displacement(runs[0].read_config())
-    if displacement:
-        label += f", displaced by {displacement / 1e6:g}M frames"
-    return Curve(label, frames + displacement, curves.mean(axis=0), error, len(runs))
+    if before:
+        label += f", displaced by {before / 1e6:g}M frames"
+    return Curve(label, frames + before, curves.mean(axis=0), error, len(runs))
 
 
 def _labels(settings: list[dict[str, object]]) -> list[str]:
     """For each setting the environment's name, and whatever tells it apart from the others."""
-    flattened = [flat(setting) for setting in settings]
-    encoders = {str(own["vae"]) for own in flattened}
+    encoders = {str(own.get("vae", "")) for own in settings}
     if len({Path(encoder).name for encoder in encoders}) == len(encoders):  # their folders alone tell them apart
-        flattened = [{**own, "vae": Path(str(own["vae"])).name} for own in flattened]
-    differing = [name for name in flattened[0] if name != "env" and len({str(own[name]) for own in flattened}) > 1]
+        settings = [{**own, "vae": Path(str(own["vae"])).name} if "vae" in own else own for own in settings]
+    values: dict[str, set[str]] = {}  # of each setting, in the algorithms that have it
+    for own in settings:
+        for name, value in own.items():
+            values.setdefault(name, set()).add(str(value))
+    differing = [name for name in values if name != "env" and len(values[name]) > 1]
+    differing.sort(key=lambda name: name != "algorithm")  # which comes first
     return [
         ", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing if _tells(name, own))])
-        for own in flattened
+        for own in settings
     ]
 
 
 def _tells(name: str, own: dict[str, object]) -> bool:
     """Whether a setting says something: a game with its own encoder is the usual thing."""
-    return own[name] != "" and not (name == "vae" and own["vae"] == own["env"])
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")
+    return name in own and own[name] != "" and not (name == "vae" and own["vae"] == own["env"])

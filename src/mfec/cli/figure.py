@@ -1,0 +1,119 @@
+"""`mfec figure`: the figures and the table of the paper, from run directories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, arg, subcommand
+
+if TYPE_CHECKING:
+    from mfec.figures.table_entries import Entry
+
+Directories = Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
+
+
+@dataclass(frozen=True)
+class Figure1:
+    """Learning curves, a panel for each environment: mean and standard error over seeds against frames. Those with a
+    VAE are displaced by the frames that it was trained on."""
+
+    directories: Directories
+    """Run directories, or directories with runs below them; runs of one algorithm must have the same settings."""
+    out: Annotated[Path, arg(metavar="FILE")] = Path("figure1.png")
+    """The picture: .png, .pdf or .svg; or .csv for the numbers in it."""
+    total_frames: Annotated[int | None, arg(metavar="INT")] = None
+    """Frames to show; None stands for all."""
+
+
+@dataclass(frozen=True)
+class Figure2:
+    """The effect of k on the score: a line for each environment, in a panel for games and one for Labyrinth levels."""
+
+    directories: Directories
+    """Run directories, or directories with runs below them; an environment's runs may differ in k and the seed."""
+    out: Annotated[Path, arg(metavar="FILE")] = Path("figure2.png")
+    """The picture: .png, .pdf or .svg; or .csv for the numbers in it."""
+    embedding: Literal["random_projection", "vae", "identity"] = "vae"
+    """Runs with this embedding are drawn."""
+    at_frames: Annotated[int | None, arg(metavar="INT")] = None
+    """Frames after which scores are taken; None stands for as many as all runs of an environment have come to."""
+
+
+@dataclass(frozen=True)
+class MatchRates:
+    """Bars of how many look-ups matched a stored state exactly in the last 200,000 frames, beside the paper's."""
+
+    directories: Directories
+    """Run directories, or directories with runs below them; only those of MFEC are drawn."""
+    out: Annotated[Path, arg(metavar="FILE")] = Path("match_rates.png")
+    """The picture: .png, .pdf or .svg; or .csv for the numbers in it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Scores after 1, 2, 4 and 10 million frames beside published ones; human-normalised, and their interquartile mean
+    over games and seeds with 95% intervals."""
+
+    directories: Directories
+    """Run directories, or directories with runs below them; runs of one algorithm must have the same settings."""
+    out: Annotated[Path | None, arg(metavar="FILE")] = None
+    """A file: .csv with one number a row, .md, or a picture (.png, .pdf, .svg); None prints the table."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Draw the paper's figures, or make its table, from run directories."""
+
+    action: (
+        Annotated[Figure1, subcommand("figure1")]
+        | Annotated[Figure2, subcommand("figure2")]
+        | Annotated[MatchRates, subcommand("match_rates")]
+        | Annotated[Table, subcommand("table")]
+    )
+
+
+def run_figure(command: Figure) -> int:
+    """Draw, and print where the picture is; returns the exit status."""
+    from mfec.run_directory import find_runs
+
+    action = command.action
+    runs = find_runs(list(action.directories))
+    match action:
+        case Figure1():
+            from mfec.figures.figure1 import draw_figure1
+
+            print(draw_figure1(runs, action.out, total_frames=action.total_frames))
+        case Figure2():
+            from mfec.figures.figure2 import draw_figure2
+
+            print(draw_figure2(runs, action.out, embedding=action.embedding, at_frames=action.at_frames))
+        case MatchRates():
+            from mfec.figures.match_rates import draw_match_rates
+
+            print(draw_match_rates(runs, action.out))
+        case Table(out=None):
+            from mfec.figures.table import table
+
+            _print_table(table(runs))
+        case Table(out=Path() as out):
+            from mfec.figures.table import write_table
+
+            print(write_table(runs, out))
+    return 0
+
+
+def _print_table(entries: list[Entry]) -> None:
+    from rich.console import Console
+
+    from mfec.figures.grids import to_rich
+    from mfec.figures.table_entries import grids_of
+
+    tables = [to_rich(grid) for grid in grids_of(entries)]
+    console = Console()
+    if not console.is_terminal:  # a file has room for everything
+        wide = Console(width=1000)
+        console = Console(width=max(wide.measure(table).maximum for table in tables))
+    for number, table in enumerate(tables):
+        console.print(*([""] if number else []), table, sep="\n")

@@ -1,0 +1,165 @@
+"""Figure 2 of the paper: the effect of k, the number of neighbours, on the final score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mfec.config import EmbeddingName
+from mfec.figures.learning_curves import GAMES
+from mfec.figures.lines import TITLES, FigureError, Line, kind_of, label_of, seeds_of, sort_runs, title_of
+from mfec.figures.pictures import new_figure
+from mfec.figures.scores import frames_reached, scores_at
+from mfec.figures.tidy import check_ending, save
+from mfec.run_directory import RunDirectory
+from mfec.statistics import mean, standard_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0a66ad", "#e8820c", "#0b8a5f", "#c2417c", "#7a5cb8", "#3fa9d6", "#8a6d1f", "#555555")
+MARKERS = "osD^v"
+CLOSE = 1.15  # labels of the axis of k need at least this ratio between them
+
+
+@dataclass(frozen=True)
+class Point:
+    """The score with one k in one environment."""
+
+    environment: str
+    embedding: str
+    k: int
+    frames: int
+    mean: float
+    standard_error: float  # NaN for a single seed
+    seeds: int
+
+
+def figure2(
+    runs: Sequence[RunDirectory], *, embedding: EmbeddingName = "vae", at_frames: int | None = None
+) -> list[Point]:
+    """Scores by environment and k, of the runs of MFEC with that embedding.
+
+    They are taken after `at_frames`, or after as many frames as all of an environment's runs have come to.
+    """
+    lines = _lines(runs, embedding)
+    points = []
+    for env in dict.fromkeys(line.env for line in lines):
+        own = [line for line in lines if line.env == env]
+        frames = _frames([run for line in own for run in line.runs], at_frames)
+        for line in own:
+            scores = [scores_at(run, [frames])[0] for run in line.runs]
+            missing = [run.path for run, score in zip(line.runs, scores, strict=True) if math.isnan(score)]
+            if missing:
+                raise FigureError(f"{missing[0]} has no finished game in its first {frames:,} frames")
+            k = line.config.agent.k
+            points.append(Point(env, embedding, k, frames, mean(scores), standard_error(scores), len(scores)))
+    return points
+
+
+def draw_figure2(
+    runs: Sequence[RunDirectory],
+    out: Path,
+    *,
+    embedding: EmbeddingName = "vae",
+    at_frames: int | None = None,
+) -> Path:
+    """Draw the figure into a picture, or write its numbers where the ending is .csv."""
+    check_ending(out)
+    points = figure2(runs, embedding=embedding, at_frames=at_frames)
+    return save(out, [asdict(point) for point in points], lambda: _draw(points))
+
+
+def _lines(runs: Sequence[RunDirectory], embedding: EmbeddingName) -> list[Line]:
+    """Those of MFEC with that embedding; only they need to be of one kind."""
+    configs = [(run, run.read_config()) for run in runs]
+    ours = [(run, config.agent.embedding) for run, config in configs if config.algorithm == "mfec"]
+    found = sort_runs([run for run, own in ours if own == embedding], apart=["k"])
+    if not found:
+        others = sorted({own for _, own in ours})
+        there = f"there are runs with {', '.join(others)} (--embedding)" if others else "there is no run of MFEC"
+        raise FigureError(f"no run has the embedding {embedding}; {there}")
+    return found
+
+
+def _frames(runs: list[RunDirectory], at_frames: int | None) -> int:
+    """Where to take the scores of these runs."""
+    reached = {run.path: frames_reached(run) for run in runs}
+    least = min(reached, key=lambda path: reached[path])
+    if at_frames is None:
+        return reached[least]
+    if at_frames > reached[least]:
+        raise FigureError(f"{least} has come to {reached[least]:,} frames, not to {at_frames:,} (--at-frames)")
+    return at_frames
+
+
+def _draw(points: list[Point]) -> Figure:
+    kinds: dict[str, dict[str, list[Point]]] = {}
+    for point in points:
+        kinds.setdefault(kind_of(point.environment), {}).setdefault(point.environment, []).append(point)
+    figure = new_figure(0.4 + 4.0 * len(kinds), 2.8)
+    for panel, (kind, own) in enumerate(kinds.items()):
+        axes = figure.add_subplot(1, len(kinds), panel + 1)
+        frames = {line[0].frames for line in own.values()}
+        axes.set_title(f"{kind}, {_millions(min(frames))} frames" if len(frames) == 1 else kind, fontsize=10)
+        for place, (env, line) in enumerate(own.items()):
+            _draw_line(axes, place, line, title_of(env) + (f", {_millions(line[0].frames)}" if len(frames) > 1 else ""))
+        if panel == 0:
+            axes.set_ylabel(f"score, mean of {GAMES} games", fontsize=9)
+        axes.set_xlabel("k, number of neighbours", fontsize=9)
+        shown = [point for line in own.values() for point in line]
+        _scale(axes, shown)
+        axes.grid(alpha=0.3, linewidth=0.6)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        title = f"{label_of('mfec', points[0].embedding)}, {seeds_of({point.seeds for point in shown})}"
+        axes.legend(
+            frameon=False, fontsize=8, title=title, title_fontsize=8, alignment="left",
+            loc="upper left", bbox_to_anchor=(1.0, 1.0),
+        )  # fmt: skip
+    return figure
+
+
+def _draw_line(axes: Axes, place: int, line: list[Point], label: str) -> None:
+    known, env = list(TITLES), line[0].environment
+    colour = known.index(env) if env in known else len(known) + place
+    axes.errorbar(
+        [point.k for point in line],
+        [point.mean for point in line],
+        yerr=[0.0 if math.isnan(point.standard_error) else point.standard_error for point in line],
+        color=COLOURS[colour % len(COLOURS)], marker=MARKERS[place % len(MARKERS)], label=label,
+        markersize=4.5, linewidth=1.4, capsize=2.5,
+    )  # fmt: skip
+
+
+def _scale(axes: Axes, points: list[Point]) -> None:
+    """A logarithmic axis of k with the values drawn, and one of scores where games differ in their magnitude."""
+    from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, StrMethodFormatter
+
+    axes.set_xscale("log")
+    shown: list[int] = []
+    for k in sorted({point.k for point in points}):
+        if not shown or k >= CLOSE * shown[-1]:
+            shown.append(k)
+    axes.xaxis.set_major_locator(FixedLocator(shown))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    lowest, highest = min(point.mean for point in points), max(point.mean for point in points)
+    if lowest > 0.0 and highest > 8.0 * lowest:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _millions(frames: int) -> str:
+    """A number of frames in few letters.
+
+    >>> _millions(10_000_000), _millions(3_250_000), _millions(40_000)
+    ('10M', '3.25M', '40k')
+    """
+    return f"{frames / 1e6:.3g}M" if frames >= 1_000_000 else f"{frames / 1e3:.3g}k"

@@ -1,0 +1,164 @@
+"""Runs sorted into the lines of figures and tables: in each environment, one for every algorithm and embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mfec.config import ALGORITHMS, AlgorithmName, RunConfig
+from mfec.errors import MfecError
+from mfec.run_directory import RunDirectory
+from mfec.toml import flat
+
+TITLES = {
+    "ms_pacman": "Ms. Pac-Man",
+    "space_invaders": "Space Invaders",
+    "qbert": "Q*bert",
+    "frostbite": "Frostbite",
+    "river_raid": "River Raid",
+    "labyrinth_forage": "Forage",
+    "labyrinth_forage_and_avoid": "Forage and Avoid",
+    "labyrinth_double_t_maze": "Double T-Maze",
+}
+"""Environments of the paper in the order of its figures; others come after them."""
+EMBEDDINGS = {"random_projection": "random projections", "vae": "VAE", "identity": "no embedding"}
+OF_A_RUN = {"seed", "total_frames", "index", "device"}  # in what runs of one line may differ
+
+
+class FigureError(MfecError):
+    """Runs that cannot be drawn as asked."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """All seeds of one algorithm in one environment."""
+
+    env: str
+    algorithm: AlgorithmName
+    embedding: str  # of MFEC, else empty
+    config: RunConfig  # of the first run
+    runs: tuple[RunDirectory, ...]
+
+    @property
+    def label(self) -> str:
+        """What a legend calls it."""
+        return label_of(self.algorithm, self.embedding)
+
+    @property
+    def title(self) -> str:
+        """The environment, as a person would write it."""
+        return title_of(self.env)
+
+
+def sort_runs(runs: Sequence[RunDirectory], *, apart: Sequence[str] = ()) -> list[Line]:
+    """The lines of these runs, in the order of the paper's environments, then of algorithms.
+
+    Runs of a line differ in their seed, index, device and number of frames alone. What else differs is an error, unless
+    it is among the settings that are to be kept apart: then their values make lines, in ascending order.
+    """
+    groups: dict[tuple[Any, ...], list[tuple[RunDirectory, RunConfig]]] = {}
+    for run in runs:
+        config = run.read_config()
+        own = settings_of(config)
+        key = config.env, config.algorithm, _embedding(config), *(own.get(name) for name in apart)
+        groups.setdefault(key, []).append((run, config))
+    lines = []
+    for key in sorted(groups, key=_place):
+        group = groups[key]
+        _refuse_mixed(group)
+        env, algorithm, embedding = key[:3]
+        lines.append(Line(env, algorithm, embedding, group[0][1], tuple(run for run, _ in group)))
+    return lines
+
+
+def settings_of(config: RunConfig) -> dict[str, Any]:
+    """The settings of a run's algorithm and environment, by name, without tables."""
+    unused = {"mfec": ["dqn", "a2c"], "a2c": ["agent", "vae", "dqn"]}.get(config.algorithm, ["agent", "vae", "a2c"])
+    return flat({name: value for name, value in asdict(config).items() if name not in unused})
+
+
+def label_of(algorithm: AlgorithmName, embedding: str) -> str:
+    """What figures call an algorithm with its embedding.
+
+    >>> label_of("mfec", "vae"), label_of("dqn", "")
+    ('MFEC, VAE', 'DQN')
+    """
+    name = ALGORITHMS[algorithm]
+    return f"{name}, {EMBEDDINGS.get(embedding, embedding)}" if embedding else name
+
+
+def title_of(env: str) -> str:
+    """The name of an environment as a person would write it; a Gymnasium id as it is.
+
+    >>> title_of("qbert"), title_of("video_pinball"), title_of("CartPole-v1")
+    ('Q*bert', 'Video Pinball', 'CartPole-v1')
+    """
+    plain = env.replace("_", " ").title() if env.islower() and env.replace("_", "").isalnum() else env
+    return TITLES.get(env, plain)
+
+
+def kind_of(env: str) -> str:
+    """Which of the paper's two kinds of environments it is, or neither."""
+    name = env.rpartition(":")[2]
+    if name.startswith(("labyrinth_", "mfec/Labyrinth-")):
+        return "Labyrinth levels"
+    return "Atari games" if name.startswith("ALE/") or title_of(name) != name else "Other environments"
+
+
+def count(number: int, thing: str) -> str:
+    """A number of things, in words.
+
+    >>> count(1, "seed"), count(5, "seed")
+    ('1 seed', '5 seeds')
+    """
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def seeds_of(numbers: Collection[int]) -> str:
+    """How many seeds several lines of one name have.
+
+    >>> seeds_of({5}), seeds_of({2, 4})
+    ('5 seeds', '2 to 4 seeds')
+    """
+    few, many = min(numbers), max(numbers)
+    return count(many, "seed") if few == many else f"{few} to {many} seeds"
+
+
+def _embedding(config: RunConfig) -> str:
+    return config.agent.embedding if config.algorithm == "mfec" else ""
+
+
+def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    env, algorithm, embedding, *rest = key
+    known, embeddings = list(TITLES), ["", *EMBEDDINGS]
+    return (
+        known.index(env) if env in known else len(known),
+        env,
+        list(ALGORITHMS).index(algorithm),
+        embeddings.index(embedding) if embedding in embeddings else len(embeddings),
+        embedding,
+        *rest,
+    )
+
+
+def _refuse_mixed(group: list[tuple[RunDirectory, RunConfig]]) -> None:
+    """An error where the mean over these runs would be one of different things, or would count a seed twice."""
+    (first, config), *others = group
+    ours = settings_of(config)
+    what = f"{label_of(config.algorithm, _embedding(config))} on {config.env}"
+    advice = "name the directories to draw, so that they are of one kind"
+    seeds = {config.seed: first.path}
+    for run, other in others:
+        for name, value in settings_of(other).items():
+            if name not in OF_A_RUN and value != ours[name]:
+                differ = f"{_said(name, ours[name])} and {_said(name, value)}"
+                raise FigureError(f"{first.path} and {run.path} are both {what}, but differ in {differ}; {advice}")
+        if other.seed in seeds:
+            both = f"{seeds[other.seed]} and {run.path}"
+            raise FigureError(f"{both} are both seed {other.seed} of {what}; name only one of them")
+        seeds[other.seed] = run.path
+
+
+def _said(name: str, value: object) -> str:
+    return f"{name} {value}" if value != "" else f"no {name}"

@@ -1,0 +1,150 @@
+"""How many look-ups find their state in the buffers: shares of exact matches beside the paper's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mfec.figures.lines import FigureError, Line, label_of, seeds_of, sort_runs, title_of
+from mfec.figures.literature import published_match_rates
+from mfec.figures.pictures import new_figure
+from mfec.figures.tidy import check_ending, save
+from mfec.run_directory import RunDirectory
+from mfec.statistics import mean, standard_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LAST_FRAMES = 200_000  # over which shares are averaged
+COLUMNS = {"chosen": "exact_match_rate_chosen", "all": "exact_match_rate"}
+"""Look-ups of the actions taken, and of all actions; the paper does not say which it counts."""
+NAMES = {"chosen": "of the actions taken", "all": "of all actions", "paper": "the paper"}
+COLOURS = {"chosen": "#0a66ad", "all": "#8fc1e3", "paper": "#d9d9d9"}
+WIDTH = 0.28  # of a bar, where environments are 1 apart
+
+
+@dataclass(frozen=True)
+class Share:
+    """Exact matches among the look-ups of one kind in one environment."""
+
+    environment: str
+    embedding: str
+    lookups: str  # chosen, all
+    mean: float
+    standard_error: float  # NaN for a single seed
+    seeds: int
+    published: str  # empty where the paper has none; "<0.001" is an upper bound
+
+
+def match_rates(runs: Sequence[RunDirectory]) -> list[Share]:
+    """Shares of all runs of MFEC, by environment and embedding, each the mean over a run's last 200,000 frames."""
+    lines = sort_runs([run for run in runs if run.read_config().algorithm == "mfec"])
+    if not lines:
+        raise FigureError("there is no run of MFEC among these; others have no buffers to match")
+    published = published_match_rates()
+    return [
+        Share(
+            line.env,
+            line.embedding,
+            lookups,
+            mean(shares := _shares(line, column)),
+            standard_error(shares),
+            len(shares),
+            published.get(line.env, ""),
+        )
+        for line in lines
+        for lookups, column in COLUMNS.items()
+    ]
+
+
+def draw_match_rates(runs: Sequence[RunDirectory], out: Path) -> Path:
+    """Draw the shares as bars into a picture, or write them where the ending is .csv."""
+    check_ending(out)
+    shares = match_rates(runs)
+    return save(out, [asdict(share) for share in shares], lambda: _draw(shares))
+
+
+def _shares(line: Line, column: str) -> list[float]:
+    """That of each run."""
+    found = []
+    for run in line.runs:
+        table = run.progress()
+        since = table["frames"][-1] - LAST_FRAMES if table["frames"] else 0.0
+        pairs = zip(table["frames"], table.get(column, []), strict=False)
+        own = [share for frames, share in pairs if frames > since and not math.isnan(share)]
+        if not own:
+            raise FigureError(f"{run.progress_file} says nothing of exact matches yet")
+        found.append(mean(own))
+    return found
+
+
+def _draw(shares: list[Share]) -> Figure:
+    """One row of bars an embedding, with the same environments below each other."""
+    places = {env: place for place, env in enumerate(dict.fromkeys(share.environment for share in shares))}
+    rows: dict[str, list[Share]] = {}
+    for share in shares:
+        rows.setdefault(share.embedding, []).append(share)
+    figure = new_figure(max(4.6, 0.9 + 1.08 * len(places)), 0.6 + 1.9 * len(rows))
+    panels = figure.subplots(len(rows), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    for axes, (embedding, own) in zip(panels, rows.items(), strict=True):
+        for share in own:
+            x = places[share.environment] + (list(COLUMNS).index(share.lookups) - 1) * WIDTH
+            _draw_bar(axes, x, share.lookups, share.mean, share.standard_error)
+        for env, published in {share.environment: share.published for share in own}.items():
+            _draw_published(axes, places[env] + WIDTH, published)
+        seeds = seeds_of({share.seeds for share in own})
+        axes.set_title(f"{label_of('mfec', embedding)} ({seeds})", fontsize=10)
+        axes.set_xticks(range(len(places)), [title_of(env).replace(" and ", "\nand ") for env in places], fontsize=8)
+        axes.set_xlim(-0.6, len(places) - 0.4)
+        axes.tick_params(axis="x", length=0)
+        axes.tick_params(axis="y", labelsize=8)
+        axes.grid(axis="y", alpha=0.3, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylim(0.0, 1.12 * max(_height(share) for share in shares))
+    figure.supylabel("exact matches, %", fontsize=9)
+    handles = [panels[0].bar(0, 0, color=COLOURS[name], hatch=_hatch(name), edgecolor="white") for name in NAMES]
+    figure.legend(handles, NAMES.values(), loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def _height(share: Share) -> float:
+    """What the bars of a share need, in percent, and something to be seen where all is 0."""
+    error = 0.0 if math.isnan(share.standard_error) else share.standard_error
+    return max(1.0, 100.0 * (share.mean + error), 100.0 * float(share.published.removeprefix("<") or 0.0))
+
+
+def _draw_bar(axes: Axes, x: float, name: str, share: float, error: float = math.nan, said: str = "") -> None:
+    percent = 100.0 * share
+    axes.bar(x, percent, WIDTH * 0.94, color=COLOURS[name], hatch=_hatch(name), edgecolor="white", linewidth=0.5)
+    top = percent
+    if error > 0.0:  # not NaN either
+        axes.errorbar(x, percent, yerr=100.0 * error, color="0.25", capsize=2.0, linewidth=0.9)
+        top += 100.0 * error
+    axes.annotate(
+        said or _percent(percent),
+        (x, top),
+        (0.0, 2.0),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=7,
+    )
+
+
+def _draw_published(axes: Axes, x: float, published: str) -> None:
+    if published:
+        share = float(published.removeprefix("<"))
+        _draw_bar(axes, x, "paper", share, said="<" * published.startswith("<") + _percent(100.0 * share))
+
+
+def _hatch(name: str) -> str:
+    return "////" if name == "paper" else ""
+
+
+def _percent(percent: float) -> str:
+    return f"{percent:.0f}" if percent >= 10.0 else f"{percent:.2g}"

@@ -1,0 +1,56 @@
+"""Small run directories, written by hand."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mfec.config import (
+    AgentConfig,
+    AlgorithmName,
+    RunConfig,
+    agent_defaults,
+    dqn_defaults,
+    environment_defaults,
+)
+from mfec.run_directory import PROGRESS, RunDirectory
+
+Games = Sequence[tuple[int, float]]  # when each ended, and its score
+
+
+def mfec(env: str = "qbert", *, seed: int = 0, **settings: object) -> RunConfig:
+    """Settings of a run of MFEC with random projections, or with other settings of its agent."""
+    agent = replace(agent_defaults(env), **{"embedding": "random_projection", **settings})
+    return RunConfig(env, 10_000_000, seed, agent)
+
+
+def vae(env: str = "qbert", *, seed: int = 0, **settings: object) -> RunConfig:
+    """Settings of a run whose encoder was ready."""
+    return mfec(env, seed=seed, embedding="vae", vae=env, **settings)
+
+
+def baseline(algorithm: AlgorithmName, env: str = "qbert", *, seed: int = 0) -> RunConfig:
+    """The published settings of another algorithm."""
+    environment = environment_defaults(algorithm)
+    return RunConfig(
+        env, 10_000_000, seed, AgentConfig(), environment, algorithm=algorithm, dqn=dqn_defaults(algorithm)
+    )
+
+
+def write_run(path: Path, config: RunConfig, games: Games, progress: Sequence[dict[str, float]] = ()) -> RunDirectory:
+    """A run whose games ended at these frames with these scores, and some rows of its progress."""
+    run = RunDirectory(path)
+    run.create(config)
+    with run.episodes_file.open("a") as file:
+        file.writelines(f"{frames},{number},{score!r},10\n" for number, (frames, score) in enumerate(games, start=1))
+    with run.progress_file.open("a") as file:
+        file.writelines(",".join(str(row.get(name, "")) for name in PROGRESS) + "\n" for row in progress)
+    return run
+
+
+def read_csv(file: Path) -> list[dict[str, str]]:
+    """The rows of a table."""
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))

@@ -1,0 +1,110 @@
+"""Figure 2: scores against k."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from mfec.cli import main
+from mfec.figures.figure2 import draw_figure2, figure2
+from mfec.figures.lines import FigureError
+from mfec.run_directory import RunDirectory
+
+from .run_files import baseline, mfec, read_csv, vae, write_run
+
+
+def flat_games(score: float, until: int) -> list[tuple[int, float]]:
+    """Games of one score, and a better one for the last."""
+    return [(end, score) for end in range(1000, until, 1000)] + [(until, score + until / 1000)]
+
+
+def write_all(path: Path) -> list[RunDirectory]:
+    """Two seeds with k of 11, one of which came further; one with k of 3; a level; and others that are not drawn."""
+    return [
+        write_run(path / "a", vae(k=11), flat_games(100.0, 20_000)),
+        write_run(path / "b", vae(k=11, seed=1), flat_games(200.0, 40_000)),
+        write_run(path / "c", vae(k=3), flat_games(50.0, 30_000)),
+        write_run(path / "d", vae("labyrinth_forage", k=50), flat_games(7.0, 10_000)),
+        write_run(path / "e", mfec(k=5), flat_games(1.0, 10_000)),
+        write_run(path / "f", mfec(k=7, epsilon=0.1), flat_games(1.0, 10_000)),
+        write_run(path / "g", baseline("dqn"), flat_games(1.0, 10_000)),
+    ]
+
+
+def test_scores_are_taken_where_all_runs_of_the_environment_have_come(tmp_path):
+    three, eleven, forage = figure2(write_all(tmp_path))
+    assert {point.environment for point in (three, eleven)} == {"qbert"}
+    assert {point.frames for point in (three, eleven)} == {1_020_000}  # with those of the encoder
+    assert (three.k, three.mean, three.seeds) == (3, 50.0, 1)
+    assert math.isnan(three.standard_error)
+    assert (eleven.k, eleven.seeds) == (11, 2)
+    assert eleven.mean == pytest.approx((100.0 + 20.0 / 20 + 200.0) / 2)  # the last of 20 games is better by 20
+    assert eleven.standard_error == pytest.approx((200.0 - 101.0) / 2)
+    assert (forage.environment, forage.k, forage.frames, forage.mean) == ("labyrinth_forage", 50, 1_010_000, 8.0)
+
+
+def test_frames_can_be_named(tmp_path):
+    three, eleven, forage = figure2(write_all(tmp_path), at_frames=1_005_000)
+    assert (three.mean, eleven.mean, forage.mean) == (50.0, 150.0, 7.0)
+    assert {point.frames for point in (three, eleven, forage)} == {1_005_000}
+
+
+def test_other_embeddings_can_be_drawn(tmp_path):
+    runs = write_all(tmp_path)
+    with pytest.raises(FigureError, match="differ in epsilon"):
+        figure2([*runs, write_run(tmp_path / "h", mfec(k=7, seed=1), [(9, 1.0)])], embedding="random_projection")
+    five, seven = figure2(runs, embedding="random_projection")
+    assert ((five.k, five.frames), (seven.k, seven.frames)) == ((5, 10_000), (7, 10_000))
+
+
+def test_what_cannot_be_drawn_is_said(tmp_path):
+    runs = write_all(tmp_path)
+    with pytest.raises(FigureError, match=r"/d has come to 1,010,000 frames, not to 1,020,000 \(--at-frames\)"):
+        figure2(runs, at_frames=1_020_000)
+    with pytest.raises(FigureError, match="/d has no finished game in its first 1,000,100 frames"):
+        figure2(runs[3:4], at_frames=1_000_100)
+    with pytest.raises(
+        FigureError, match="no run has the embedding identity; there are runs with random_projection, vae"
+    ):
+        figure2(runs, embedding="identity")
+    with pytest.raises(FigureError, match="no run has the embedding vae; there is no run of MFEC"):
+        figure2(runs[6:])
+
+
+def test_the_command_writes_the_numbers(tmp_path, capsys):
+    write_all(tmp_path / "runs")
+    out = tmp_path / "figure2.csv"
+    assert main(["figure", "figure2", str(tmp_path / "runs"), "--out", str(out), "--at-frames", "1005000"]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert read_csv(out)[1] == {
+        "environment": "qbert", "embedding": "vae", "k": "11", "frames": "1005000",
+        "mean": "150", "standard_error": "50", "seeds": "2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
+def test_the_command_draws(tmp_path, ending):
+    write_all(tmp_path / "runs")
+    out = tmp_path / f"figure2.{ending}"
+    assert main(["figure", "figure2", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    assert out.stat().st_size > 1000
+
+
+def test_games_and_levels_have_panels_of_their_own(tmp_path):
+    text = draw_figure2(write_all(tmp_path), tmp_path / "figure2.svg").read_text()
+    for words in (
+        "Atari games, 1.02M frames", "Labyrinth levels, 1.01M frames", "k, number of neighbours", "Q*bert", "Forage",
+        "MFEC, VAE, 1 to 2 seeds", "MFEC, VAE, 1 seed",
+    ):  # fmt: skip
+        assert f"<!-- {words} -->" in text, words
+
+
+def test_frames_are_named_line_by_line_where_they_differ(tmp_path):
+    runs = [
+        write_run(tmp_path / env, vae(env), flat_games(10.0, at)) for env, at in (("qbert", 9000), ("pong", 20_000))
+    ]
+    text = draw_figure2(runs, tmp_path / "figure2.svg").read_text()
+    for words in ("Atari games", "Q*bert, 1.01M", "Pong, 1.02M"):
+        assert f"<!-- {words} -->" in text, words
