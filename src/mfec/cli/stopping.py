@@ -9,8 +9,8 @@ STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 STOPPED_AT_ONCE = 131  # asked a second time
 
 
-def say_how_to_resume(arguments: Sequence[str], *, saved: bool = True) -> int:
-    """Print the command that goes on, `mfec` and these arguments with `--resume`; returns the exit status."""
+def say_how_to_resume(arguments: Sequence[str], *, saved: bool = True, option: str | None = "--resume") -> int:
+    """Print the command that goes on, `mfec` and these arguments with that option; returns the exit status."""
     how = "stopped, and saved" if saved else "stopped at once, with what had been saved before"
-    print(f"{how}; go on with\n  {shlex.join(['mfec', *arguments, '--resume'])}")
+    print(f"{how}; go on with\n  {shlex.join(['mfec', *arguments, *filter(None, [option])])}")
     return STOPPED if saved else STOPPED_AT_ONCE

@@ -247,7 +247,8 @@ def _settings(command: Train, configs: Sequence[RunConfig]) -> list[str]:
     """The options that say what differs from the defaults of these runs, as a command line."""
     options: Options = {}
     for config in configs:  # what differs from the defaults of one environment was given, and so is the same in all
-        options |= options_of(replace(config, agent=replace(config.agent, vae=command.agent.vae)))
+        as_given = replace(config.agent, vae=command.agent.vae, embedding=command.agent.embedding)
+        options |= options_of(replace(config, agent=as_given))
     if command.checkpoint_frames != CHECKPOINT_FRAMES:
         options["checkpoint-frames"] = str(command.checkpoint_frames)
     if not command.video:

@@ -14,7 +14,6 @@ import logging
 import multiprocessing
 import os
 import selectors
-import signal
 import time
 import traceback
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ from mfec.errors import MfecError
 from mfec.experiments.display import LOG, LogTo, Progress
 from mfec.experiments.fleet_display import FleetDisplay
 from mfec.experiments.ram import refuse_what_cannot_fit
-from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS, Stopped, passing_on
+from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS, Stopped, hear_at_once, passing_on, start_unheard
 from mfec.experiments.vae import train_own_vaes
 from mfec.run_directory import RunDirectory
 
@@ -97,7 +96,7 @@ class _Fleet:
 
     def train(self, resume: bool, checkpoint_frames: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork of a process that has a GPU would break
-        resource_tracker.ensure_running()  # starting it would let signals through that `_start` holds back
+        resource_tracker.ensure_running()  # starting it would let signals through that are held back
         # One thread each: the processes share the cores already.
         threads = os.environ.get("MFEC_THREADS")
         os.environ["MFEC_THREADS"] = threads or "1"
@@ -121,7 +120,8 @@ class _Fleet:
                 continue
             ours, theirs = context.Pipe()
             arguments = (theirs, member.config, member.out, resume, checkpoint_frames)
-            process = self._processes[member.name] = _start(context.Process(target=_play, args=arguments))
+            process = context.Process(target=_play, args=arguments, daemon=True)
+            self._processes[member.name] = start_unheard(process)
             theirs.close()
             self._of_pipe[ours] = member
             self._selector.register(ours, selectors.EVENT_READ)
@@ -174,22 +174,9 @@ class _Fleet:
                 os.kill(process.pid, ASK_TO_STOP)
 
 
-def _start(process: Any) -> Any:
-    """Start a process that hears of a stop when it is in `_play`, and not in the middle of an import."""
-    process.daemon = True
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return process
-
-
 def _play(pipe: Connection[Any, Any], config: RunConfig, out: Path, resume: bool, checkpoint_frames: int) -> None:
     """One run, in its own process."""
-    for number in STOP_SIGNALS:  # until it plays, there is nothing to save
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    hear_at_once()
     from mfec.experiments.train import train
 
     outcome, reason = "failed", ""

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +34,7 @@ def train_processes(children: Sequence[Child], *, resume: bool, jobs: int, conso
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
-    # One thread each, also of torch where it encodes: the processes share the cores already.
-    threads = {"OMP_NUM_THREADS": "1", **os.environ, "MFEC_THREADS": "1"}
+    threads = one_thread(os.environ)
     waiting = list(children)
     running: dict[str, subprocess.Popen[str]] = {}
     readers: list[threading.Thread] = []
@@ -78,3 +77,8 @@ def train_processes(children: Sequence[Child], *, resume: bool, jobs: int, conso
     for reader in readers:
         reader.join()
     return status
+
+
+def one_thread(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process beside others: one thread, also of torch, for they share the cores already."""
+    return {"OMP_NUM_THREADS": "1", **environ, "MFEC_THREADS": "1"}

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 # How a process with several runs passes a request on; Windows has no such signal.
 ASK_TO_STOP = getattr(signal, "SIGUSR1", signal.SIGTERM)
@@ -35,7 +36,7 @@ def stop_signals() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         asked.append(number)
 
-    with _handled(ask):
+    with handled(ask):
         yield asked
 
 
@@ -51,15 +52,33 @@ def passing_on(pass_on: Callable[[], None]) -> Iterator[None]:
             heard = now
             pass_on()
 
-    with _handled(ask):
+    with handled(ask):
         yield
 
 
 @contextlib.contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Calls `handler` for each of the signals."""
     before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield
     finally:
         for number, own in before.items():
             signal.signal(number, own)
+
+
+def start_unheard(process: Any) -> Any:
+    """Start a process that hears of a stop when it unblocks these signals, and not in the middle of an import."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return process
+
+
+def hear_at_once() -> None:
+    """In such a process: until it trains, there is nothing to save, and a signal ends it."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

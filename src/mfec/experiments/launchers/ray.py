@@ -1,0 +1,199 @@
+"""A grid on a Ray cluster: every run is a task, and one whose worker is lost goes on elsewhere from its checkpoint.
+
+A task trains in its worker's own process. A process of its own could outlive a worker that is killed, and write into a
+directory in which another worker has gone on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mfec.config import RunConfig
+from mfec.errors import MfecError
+from mfec.experiments.launchers import OWN, HowToTrain, Job, State
+from mfec.experiments.launchers.claim import CLAIM
+from mfec.experiments.launchers.local_ray import LocalRay, prepare_environment
+from mfec.experiments.launchers.one_run import in_a_line, train_one
+from mfec.experiments.launchers.room import bytes_needed
+from mfec.experiments.ram import physical_ram, show_bytes
+from mfec.experiments.stopping import STOP_SIGNALS
+
+LOST_WORKERS = 20  # that a run survives; more of them are no accident
+LOOK_SECONDS = 1.0  # between two looks for runs that have begun
+
+
+class RayLauncher:
+    """Runs as tasks of a Ray cluster, or of a Ray of one's own on this machine."""
+
+    def __init__(
+        self,
+        *,
+        out: Path,
+        how: HowToTrain,
+        address: str | None = None,
+        cpus_per_run: float = 1.0,
+        gpus_per_run: float = 0.0,
+        jobs: int = 1,
+    ) -> None:
+        """out: of the grid, a folder that all nodes share; jobs: runs at a time, of a Ray of one's own."""
+        if cpus_per_run <= 0.0 or gpus_per_run < 0.0:
+            raise ValueError(f"a run needs more than 0 CPUs and at least 0 GPUs, not {cpus_per_run} and {gpus_per_run}")
+        if jobs < 1:
+            raise ValueError(f"jobs must be at least 1, not {jobs}")
+        prepare_environment(own=address is None)
+        self._ray = _import_ray()
+        self._out = out.resolve()
+        self._how = how
+        self._resources = {"num_cpus": cpus_per_run, "num_gpus": gpus_per_run}
+        self._jobs: dict[Any, Job] = {}  # by the reference to what its task will return
+        self._claims: dict[str, str] = {}  # who had claimed a run's directory when it was last looked at
+        self._looked_at = 0.0
+        self._stopping = False
+        self._token = secrets.token_hex(16)
+        self._address = address
+        self._own_cores = max(1, round(jobs * cpus_per_run))
+        self._opened = contextlib.ExitStack()
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        """Take these jobs on; Ray begins them where there is room."""
+        if not jobs:
+            return
+        _token_file(self._out).write_text(self._token)
+        self._connect()
+        for job in jobs:
+            self._submit(job)
+
+    def watch(self, seconds: float) -> list[str]:
+        """Bring the states of the jobs up to date; what there is to say about it."""
+        if not self._jobs:
+            return []
+        ready, _ = self._ray.wait(list(self._jobs), timeout=seconds)
+        for reference in ready:
+            self._ended(reference)
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return []
+        self._looked_at = time.monotonic()
+        return self._look_for_workers()
+
+    def stop(self) -> None:
+        """Ask all runs to save and stop; asked again, they stop at once."""
+        self._stopping = True
+        for reference in self._jobs:
+            self._ray.cancel(reference)  # reaches a run as Ctrl-C would: it saves
+
+    def close(self) -> None:
+        """Leave the cluster; a Ray of one's own ends."""
+        self._ray.shutdown()
+        self._opened.close()
+        with contextlib.suppress(OSError):
+            _token_file(self._out).unlink()
+
+    def _connect(self) -> None:
+        address = self._address
+        if address is None:
+            own = LocalRay(cpus=self._own_cores, memory=physical_ram(), log=self._out / OWN / "ray.txt")
+            self._opened.callback(own.close)
+            address = own.address
+        # Ray prints what it thinks about every worker that is lost, at length.
+        said = self._opened.enter_context((self._out / OWN / "ray.txt").open("a", buffering=1))
+        self._opened.enter_context(contextlib.redirect_stdout(said))
+        listening = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+        try:
+            self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:  # of many kinds
+            raise MfecError(
+                f"cannot join the Ray cluster {address}: {in_a_line(error)}; is it there, is this machine one of its "
+                "nodes, and if it asks for a token, are RAY_AUTH_MODE=token and the same token set here?"
+            ) from None
+        for number, handler in listening.items():  # Ray has put its own in their place
+            signal.signal(number, handler)
+
+    def _submit(self, job: Job) -> None:
+        config, memory = job.run.config, {}
+        if not self._how.ignore_memory_limit:
+            needs, largest = bytes_needed(config), self._largest_memory()
+            if needs > largest:
+                job.state = "failed"
+                job.reason = (
+                    f"it can come to need {show_bytes(needs)}, and no node of the Ray cluster has more than "
+                    f"{show_bytes(largest)}; --ignore-memory-limit starts it all the same"
+                )
+                return
+            memory = {"memory": needs}
+        options = {**self._resources, **memory, "max_calls": 1, "max_retries": LOST_WORKERS, "name": job.run.name}
+        train = self._ray.remote(**options)(_train_task)
+        self._claims[job.run.name] = _read(job.out / CLAIM)
+        threads = max(1, int(self._resources["num_cpus"]))
+        reference = train.remote(config, self._out, job.run.place, self._how, self._token, threads)
+        self._jobs[reference] = job
+
+    def _largest_memory(self) -> int:
+        return int(max(node["Resources"].get("memory", 0) for node in self._ray.nodes() if node["Alive"]))
+
+    def _look_for_workers(self) -> list[str]:
+        """See which runs have a worker, by who has claimed their directories; what there is to say about it."""
+        said = []
+        for job in self._jobs.values():
+            claim = _read(job.out / CLAIM)
+            if claim and claim != self._claims[job.run.name]:  # there is nothing in it while it changes
+                if job.state == "running":
+                    said.append(f"{job.run.name}: its worker was lost, it goes on in {claim}")
+                job.state = "running"
+                self._claims[job.run.name] = claim
+        return said
+
+    def _ended(self, reference: Any) -> None:
+        job = self._jobs.pop(reference)
+        try:
+            job.state, job.reason = self._ray.get(reference)
+        except self._ray.exceptions.TaskCancelledError:
+            job.state = "stopped"
+        except self._ray.exceptions.RayError as error:
+            job.state, job.reason = "failed", in_a_line(getattr(error, "cause", None) or error)
+        if job.state == "stopped" and not self._stopping:  # its node goes down, and let it save
+            job.state = "waiting"
+            self._submit(job)
+
+
+def _train_task(
+    config: RunConfig, out: Path, place: Path, how: HowToTrain, token: str, threads: int
+) -> tuple[State, str]:
+    """One run, in a worker of the cluster."""
+    os.environ["MFEC_THREADS"] = str(threads)  # OMP_NUM_THREADS is Ray's doing
+    if _read(_token_file(out)) != token:
+        return "failed", (
+            f"the node {socket.gethostname()} does not see the folder {out} that the grid was begun in: "
+            "--out must be on a file system that all nodes of the cluster share"
+        )
+    try:
+        return train_one(config, out / place, how)
+    except OSError as error:
+        return "failed", f"cannot begin a run in {out / place}: {error}"
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ImportError("the launcher ray needs the extra `ray`: pip install 'mfec[ray]'") from None
+    return ray
+
+
+def _token_file(out: Path) -> Path:
+    return out / OWN / "token"
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,218 @@
+"""Grids of runs: what the presets hold, what can be chosen of them, and what is refused."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mfec.config import AgentConfig, DQNConfig, EnvConfig, RunConfig, agent_defaults
+from mfec.embeddings.vae import shipped_names
+from mfec.experiments.grid import Choices, GridRun, asked, expand, read_experiment
+
+GAMES = ["ms_pacman", "space_invaders", "frostbite", "qbert", "river_raid"]
+LEVELS = ["labyrinth_forage", "labyrinth_forage_and_avoid", "labyrinth_double_t_maze"]
+M = 1_000_000
+
+
+def grid(name: str, **choices) -> list[GridRun]:
+    return expand(read_experiment(name), Choices(**choices))
+
+
+def cells(runs: list[GridRun]) -> list[str]:
+    return list(dict.fromkeys(str(run.cell) for run in runs))
+
+
+def of(runs: list[GridRun], place: str) -> RunConfig:
+    [config] = [run.config for run in runs if str(run.place) == place]
+    return config
+
+
+# -- Presets ----------------------------------------------------------------------------------------------------------
+
+
+def test_figure_1_is_all_algorithms_in_the_games_and_mfec_and_a2c_in_the_levels():
+    runs = grid("figure1")
+    in_games = ["mfec_random_projection", "mfec_vae", "dqn", "prioritised_dqn", "a2c"]
+    in_levels = ["mfec_random_projection", "mfec_vae", "a2c"]
+    expected = [f"{env}/{name}" for env in GAMES for name in in_games]
+    expected += [f"{env}/{name}" for env in LEVELS for name in in_levels]
+    assert sorted(cells(runs)) == sorted(expected)
+    assert set(Counter(str(run.cell) for run in runs).values()) == {5}
+    assert len({run.place for run in runs}) == len(runs) == 170
+    for run in runs:
+        assert run.config.total_frames == (10 * M if run.config.env in GAMES else 40 * M)
+        assert run.place.name == f"seed-{run.config.seed}"
+        assert run.config.agent.device == "cpu"
+
+
+def test_the_settings_are_the_papers_for_each_environment_and_algorithm():
+    runs = grid("figure1", seeds=1)
+    projected = of(runs, "qbert/mfec_random_projection/seed-0")
+    assert projected == RunConfig("qbert", 10 * M, 0, AgentConfig(embedding="random_projection"))
+    encoded = of(runs, "labyrinth_forage/mfec_vae/seed-0")
+    agent = AgentConfig(k=50, gamma=0.99, capacity=100_000, embedding="vae", vae="labyrinth_forage")
+    assert encoded == RunConfig("labyrinth_forage", 40 * M, 0, agent)
+    assert of(runs, "qbert/dqn/seed-0").dqn == DQNConfig()
+    assert of(runs, "qbert/dqn/seed-0").environment == EnvConfig(frame_stack=4)
+    assert of(runs, "qbert/prioritised_dqn/seed-0").dqn == DQNConfig(learning_rate=0.00025 / 4)
+    assert of(runs, "qbert/a2c/seed-0").environment == EnvConfig(n_envs=16, frame_stack=4)
+
+
+def test_every_encoder_that_is_named_ships():
+    vaes = {run.config.agent.vae for run in grid("figure1") + grid("figure2") if run.config.agent.embedding == "vae"}
+    assert vaes == set(GAMES) | set(LEVELS)
+    assert vaes <= set(shipped_names())
+
+
+def test_figure_2_varies_k_with_vae_features():
+    runs = grid("figure2")
+    assert len(runs) == 8 * 5 * 5
+    assert cells(runs)[:5] == [f"ms_pacman/mfec_vae/k-{k}" for k in (1, 3, 11, 25, 50)]
+    for run in runs:
+        k = int(run.cell.name.removeprefix("k-"))
+        agent = replace(agent_defaults(run.config.env), k=k, embedding="vae", vae=run.config.env)
+        assert run.config.agent == agent
+    assert [run.config.agent.k for run in grid("figure2", games=("qbert",), k=(2, 7), seeds=1)] == [2, 7]
+
+
+def test_match_rates_are_taken_with_random_projections_everywhere():
+    runs = grid("match_rates")
+    assert cells(runs) == [f"{env}/mfec_random_projection" for env in GAMES + LEVELS]
+    assert len(runs) == 40
+    # They are runs of figure 1, and need not be trained twice.
+    of_figure_1 = {run.place: run for run in grid("figure1")}
+    assert all(of_figure_1[run.place] == run for run in runs)
+
+
+def test_a_grid_goes_seed_by_seed():
+    """Stopped half way, it has all of its curves."""
+    runs = grid("figure1", seeds=2)
+    assert [run.config.seed for run in runs] == [0] * 34 + [1] * 34
+
+
+# -- Choices ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("choices", "envs"), [
+    ({}, GAMES + LEVELS),
+    ({"games": ("qbert",)}, ["qbert"]),
+    ({"levels": ("labyrinth_forage",)}, ["labyrinth_forage"]),
+    ({"games": ("qbert", "qbert"), "levels": ("labyrinth_forage",)}, ["qbert", "labyrinth_forage"]),
+    ({"games": ("all",)}, GAMES),
+    ({"games": ("frostbite",), "levels": ("all",)}, ["frostbite", *LEVELS]),
+])  # fmt: skip
+def test_what_is_named_is_run_and_nothing_else(choices, envs):
+    assert list(dict.fromkeys(run.config.env for run in grid("figure1", **choices))) == envs
+
+
+def test_algorithms_and_embeddings_can_be_chosen():
+    assert cells(grid("figure1", games=("qbert",), algorithms=("a2c", "dqn"))) == ["qbert/dqn", "qbert/a2c"]
+    assert cells(grid("figure1", games=("qbert",), embeddings=("vae",), algorithms=("mfec",))) == ["qbert/mfec_vae"]
+    assert cells(grid("figure1", games=("qbert",), embeddings=("vae",)))[:2] == ["qbert/mfec_vae", "qbert/dqn"]
+    # Where no environment is named, those that have the algorithm are meant.
+    assert {run.config.env for run in grid("figure1", algorithms=("dqn",))} == set(GAMES)
+
+
+def test_frames_seeds_environments_and_device_are_as_given():
+    runs = grid("figure1", games=("qbert",), seeds=3, total_frames=2000, n_envs=8, device="cuda")
+    assert {run.config.seed for run in runs} == {0, 1, 2}
+    assert {run.config.total_frames for run in runs} == {2000}
+    assert {run.config.environment.n_envs for run in runs} == {8}
+    assert {run.config.agent.device for run in runs} == {"cuda"}
+
+
+@pytest.mark.parametrize(("choices", "said"), [
+    ({"games": ("pacman",)}, "unknown game 'pacman'; did you mean 'ms_pacman'? figure1 has ms_pacman, space_invaders"),
+    ({"games": ("labyrinth_forage",)}, "unknown game 'labyrinth_forage'; figure1 has ms_pacman, "),
+    ({"levels": ("qbert",)}, "unknown level 'qbert'; figure1 has labyrinth_forage, "),
+    ({"algorithms": ("a3c",)}, "unknown algorithm 'a3c'; did you mean 'a2c'? mfec has mfec, dqn, prioritised_dqn, a2c"),
+    ({"embeddings": ("identity",)}, "unknown embedding 'identity'; figure1 has random_projection, vae"),
+    ({"algorithms": ("all",)}, "unknown algorithm 'all'"),
+    ({"levels": ("all",), "algorithms": ("dqn",)}, "figure1 runs mfec and a2c on the levels, not dqn"),
+    ({"k": (3,)}, "--k is for figure2"),
+    ({"scale": 0.0}, "scale must lie above 0 and not above 1, not 0.0"),
+    ({"scale": 1.5}, "scale must lie above 0 and not above 1, not 1.5"),
+    ({"scale": 0.5, "total_frames": 100}, "give one of the two"),
+    ({"total_frames": 0}, "total_frames must be at least 1, not 0"),
+    ({"seeds": 0}, "at least 1, not 0"),
+    ({"n_envs": 0}, "n_envs must be at least 1, not 0"),
+])  # fmt: skip
+def test_what_is_not_there_is_refused_with_what_is(choices, said):
+    with pytest.raises(ValueError) as error:
+        grid("figure1", **choices)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("choices", "said"), [
+    ({"algorithms": ("a2c",)}, "nothing of figure2 is left to run: it has mfec (vae)"),
+    ({"games": ("qbert",), "embeddings": ("random_projection",)}, "figure2 has the embedding vae, not random_pro"),
+    ({"k": (3, 3)}, "k names a number twice: 3, 3"),
+    ({"k": (0,)}, "k, capacity and dim must be at least 1"),
+])  # fmt: skip
+def test_what_figure_2_does_not_have_is_refused(choices, said):
+    with pytest.raises(ValueError) as error:
+        grid("figure2", **choices)
+    assert said in str(error.value)
+
+
+def test_an_unknown_experiment_is_refused():
+    with pytest.raises(ValueError, match="unknown experiment 'figure3'; there are figure1, figure2, match_rates"):
+        read_experiment("figure3")
+
+
+# -- Scale ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scale", "seeds", "game_frames"), [
+    (1.0, 5, 10 * M), (0.5, 3, 5 * M), (0.2, 1, 2 * M), (0.01, 1, 100_000), (1e-9, 1, 4),
+])  # fmt: skip
+def test_a_scale_shrinks_frames_and_seeds(scale, seeds, game_frames):
+    runs = grid("match_rates", scale=scale)
+    assert {run.config.seed for run in runs} == set(range(seeds))
+    assert {run.config.total_frames for run in runs if run.config.env in GAMES} == {game_frames}
+    assert {run.config.total_frames for run in runs if run.config.env in LEVELS} == {
+        4 * game_frames if scale > 1e-6 else 4
+    }
+
+
+def test_seeds_that_are_given_are_not_scaled():
+    assert {run.config.seed for run in grid("match_rates", scale=0.01, seeds=3)} == {0, 1, 2}
+
+
+def test_a_run_that_is_long_enough_to_learn_keeps_the_published_schedule():
+    """50,000 steps of four frames are played before the first gradient step."""
+    longest_without = grid("figure1", games=("qbert",), algorithms=("dqn",), total_frames=200_000, seeds=1)
+    shortest_with = grid("figure1", games=("qbert",), algorithms=("dqn",), total_frames=200_004, seeds=1)
+    assert shortest_with[0].config.dqn == DQNConfig()
+    assert longest_without[0].config.dqn == DQNConfig(replay_start=1000, epsilon_steps=20_000, target_every=200)
+
+
+def test_the_schedule_of_a_run_that_would_never_learn_is_shrunk_as_the_run_is():
+    [run] = grid("figure1", games=("qbert",), algorithms=("prioritised_dqn",), scale=0.01)
+    expected = DQNConfig(learning_rate=0.00025 / 4, replay_start=500, epsilon_steps=10_000, target_every=100)
+    assert run.config.dqn == expected
+    [shortest] = grid("figure1", games=("qbert",), algorithms=("dqn",), total_frames=4, seeds=1)
+    assert shortest.config.dqn == DQNConfig(replay_start=0, epsilon_steps=1, target_every=1)
+
+
+# -- What is kept of it -----------------------------------------------------------------------------------------------
+
+
+def test_what_was_asked_is_kept():
+    experiment = read_experiment("figure2")
+    choices = Choices(games=("qbert",), k=(1, 3), seeds=2, device="cuda")
+    kept = tomllib.loads(asked(experiment, choices, expand(experiment, choices)))
+    del kept["mfec"]
+    assert kept == {
+        "experiment": "figure2", "runs": 4, "games": ["qbert"], "k": [1, 3], "seeds": 2, "scale": 1.0, "device": "cuda",
+    }  # fmt: skip
+
+
+def test_a_run_is_called_by_its_place():
+    run = grid("figure2", games=("qbert",), k=(3,))[0]
+    assert run.name == "qbert mfec_vae k 3 seed 0"
+    assert run.cell == Path("qbert/mfec_vae/k-3")
