@@ -1,12 +1,18 @@
-"""Encoders that were never trained, and one thread for torch."""
+"""Encoders that were never trained, one thread for torch, and a browser."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+
+from .browser import chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 MakeEncoder = Callable[..., Path]
 
@@ -49,3 +55,17 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium without a window.
+
+    Not for a whole session: as long as it is there, its event loop counts as the running one, and no other can run.
+    """
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield started
+        started.close()

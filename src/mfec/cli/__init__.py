@@ -9,17 +9,34 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
-from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
+from tyro.conf import OmitSubcommandPrefixes, subcommand
 
 from mfec.cli.envs import Envs, run_envs
 from mfec.cli.evaluate import Evaluate, Plot, run_evaluate, run_plot
+from mfec.cli.figure import Figure, run_figure
 from mfec.cli.play import Play, run_play
+from mfec.cli.report import Report, run_report
+from mfec.cli.reproduce import Reproduce, run_reproduce
 from mfec.cli.stopping import STOPPED
 from mfec.cli.train import Train, run_train
 from mfec.cli.vae import Vae, VaeShow, VaeTrain, run_vae_show, run_vae_train
 from mfec.errors import MfecError
 
-__all__ = ["Command", "Envs", "Evaluate", "Play", "Plot", "Train", "Vae", "VaeShow", "VaeTrain", "main"]
+__all__ = [
+    "Command",
+    "Envs",
+    "Evaluate",
+    "Figure",
+    "Play",
+    "Plot",
+    "Report",
+    "Reproduce",
+    "Train",
+    "Vae",
+    "VaeShow",
+    "VaeTrain",
+    "main",
+]
 
 
 @dataclass(frozen=True)
@@ -30,6 +47,9 @@ class Command:
         Annotated[Train, subcommand("train")]
         | Annotated[Evaluate, subcommand("evaluate")]
         | Annotated[Plot, subcommand("plot")]
+        | Annotated[Figure, subcommand("figure")]
+        | Annotated[Report, subcommand("report")]
+        | Annotated[Reproduce, subcommand("reproduce")]
         | Annotated[Vae, subcommand("vae")]
         | Annotated[Envs, subcommand("envs")]
         | Annotated[Play, subcommand("play")]
@@ -45,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             prog="mfec",
             description="Model-free episodic control: train, evaluate, plot.",
             args=given,
-            config=(OmitArgPrefixes, OmitSubcommandPrefixes),
+            config=(OmitSubcommandPrefixes,),
         ).command
         return _run(command.action if isinstance(command, Vae) else command, given)
     except KeyboardInterrupt:
@@ -57,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run(command: Train | Evaluate | Plot | VaeTrain | VaeShow | Envs | Play, given: list[str]) -> int:
+def _run(
+    command: Train | Evaluate | Plot | Figure | Report | Reproduce | VaeTrain | VaeShow | Envs | Play, given: list[str]
+) -> int:
     match command:
         case Train():
             return run_train(command, given)
@@ -65,6 +87,12 @@ def _run(command: Train | Evaluate | Plot | VaeTrain | VaeShow | Envs | Play, gi
             return run_evaluate(command)
         case Plot():
             return run_plot(command)
+        case Figure():
+            return run_figure(command)
+        case Report():
+            return run_report(command)
+        case Reproduce():
+            return run_reproduce(command, given)
         case VaeTrain():
             return run_vae_train(command, given)
         case VaeShow():

@@ -1,0 +1,76 @@
+"""What the paper has and a report has not, and the commands that make it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from mfec.command_line import arguments_of
+from mfec.config import AlgorithmName, folder_of
+from mfec.figures.lines import TITLES, Line, label_of
+
+Kind = tuple[AlgorithmName, str]  # an algorithm and its embedding
+
+LEVELS = [env for env in TITLES if env.startswith("labyrinth_")]
+GAMES = [env for env in TITLES if env not in LEVELS]
+IN_LEVELS: list[Kind] = [("mfec", "random_projection"), ("mfec", "vae"), ("a2c", "")]
+IN_GAMES: list[Kind] = [*IN_LEVELS[:2], ("dqn", ""), ("prioritised_dqn", ""), *IN_LEVELS[2:]]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Lines of the paper's Figure 1 that are not there, and the command that makes them."""
+
+    titles: list[str]  # of environments
+    labels: list[str]  # of algorithms; empty where all are missing
+    command: str
+
+
+def missing_curves(lines: Sequence[Line]) -> list[Missing]:
+    """What the paper's Figure 1 has besides these, environments that miss the same taken together."""
+    there = {(line.env, line.algorithm, line.embedding) for line in lines}
+    groups: dict[tuple[Kind, ...], list[str]] = {}
+    for env in TITLES:
+        kinds = _kinds(env)
+        absent = tuple(kind for kind in kinds if (env, *kind) not in there)
+        if absent:
+            groups.setdefault(() if len(absent) == len(kinds) else absent, []).append(env)
+    return [
+        Missing([TITLES[env] for env in envs], [label_of(*kind) for kind in absent], _figure1(envs, absent))
+        for absent, envs in groups.items()
+    ]
+
+
+def reproduce_command(experiment: str, envs: Collection[str], options: Sequence[str] = ()) -> str:
+    """The command that runs an experiment in those of the environments that the paper has."""
+    parts = ["mfec", "reproduce", experiment]
+    for option, names in (("--games", GAMES), ("--levels", LEVELS)):
+        own = [env for env in names if env in envs]
+        if own:
+            parts += [option, *(["all"] if own == names and len(own) > 1 else own)]
+    return shlex.join([*parts, *options])
+
+
+def command_for_figure2(lines: Sequence[Line]) -> str:
+    """One that makes runs with several k: the paper's, in its environments, or else another run of the first line."""
+    envs = {line.env for line in lines}
+    ours = [line.config for line in lines if line.algorithm == "mfec"]
+    if envs & set(TITLES) or not ours:
+        return reproduce_command("figure2", envs)
+    k = 3 if ours[0].agent.k != 3 else 11
+    other = replace(ours[0], agent=replace(ours[0].agent, k=k))
+    return shlex.join(["mfec", *arguments_of(other), "--out", f"runs/{folder_of(other.env)}-k-{k}"])
+
+
+def _kinds(env: str) -> list[Kind]:
+    return IN_LEVELS if env in LEVELS else IN_GAMES
+
+
+def _figure1(envs: list[str], absent: tuple[Kind, ...]) -> str:
+    options = []
+    if absent:
+        embeddings = [embedding for _, embedding in absent if embedding]
+        options += ["--algorithms", *dict.fromkeys(algorithm for algorithm, _ in absent)]
+        options += ["--embeddings", *embeddings] if len(embeddings) == 1 else []
+    return reproduce_command("figure1", envs, options)

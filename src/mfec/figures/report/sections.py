@@ -1,0 +1,162 @@
+"""The figures and tables of a report, each with a caption, or with what is missing and how to make it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
+
+from mfec.config import EmbeddingName
+from mfec.figures.figure1 import draw_figure1
+from mfec.figures.figure2 import draw_figure2
+from mfec.figures.learning_curves import GAMES
+from mfec.figures.lines import TITLES, FigureError, Line, label_of, title_of
+from mfec.figures.match_rates import COLUMNS, LAST_FRAMES, draw_match_rates
+from mfec.figures.report.html import Html, element, together
+from mfec.figures.report.missing import command_for_figure2, missing_curves, reproduce_command
+from mfec.figures.report.pictures import drawn, figure, numbers, table
+from mfec.figures.report.runs import commands
+from mfec.figures.report.selection import Selection, played, runs_of
+from mfec.figures.table import table as score_table
+from mfec.figures.table import write_table
+from mfec.figures.table_entries import grids_of
+from mfec.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: what links call it, its heading, and what is in it."""
+
+    name: str
+    title: str
+    content: Html
+
+
+def learning_curves(selection: Selection) -> Section:
+    """Figure 1, and what the paper's has besides."""
+    name, title = "figure1", "Learning curves"
+    runs, lines = runs_of(selection.curves), played(selection.curves)
+    if not runs:
+        return Section(name, title, _no_game(selection))
+    picture = figure(
+        drawn(lambda out: draw_figure1(runs, out)),
+        name=name,
+        alt=f"Learning curves of {_labels(lines)}: score against frames {_places(lines)}. Tables of scores follow.",
+        caption=together([
+            element("b", "Figure 1."),
+            f" Score against frames: the mean of the last {GAMES} games, and over seeds, shaded by its standard error.",
+        ]),
+    )  # fmt: skip
+    return Section(name, title, together([picture, _without_curve(selection), _missing(selection)]))
+
+
+def neighbours(selection: Selection) -> Section:
+    """Figure 2, one for each embedding that has runs with several k."""
+    pictures = [_effect_of_k(embedding, lines) for embedding, lines in selection.neighbours.items() if played(lines)]
+    if not pictures:
+        what = "Figure 2 needs runs in one environment that differ in k alone, and there are none. To make some:"
+        pictures.append(_how_to_make(what, command_for_figure2(selection.lines)))
+    return Section("figure2", "The effect of k", together(pictures))
+
+
+def exact_matches(selection: Selection) -> Section:
+    """Shares of exact matches beside the paper's."""
+    name, title = "match_rates", "Exact matches"
+    ours = [line for line in played(selection.curves) if line.algorithm == "mfec"]
+    runs = [run for run in runs_of(ours) if _says_matches(run)]
+    if not runs:
+        what = "No run of MFEC here says how many look-ups matched exactly. To make some:"
+        envs = {line.env for line in selection.lines}
+        return Section(name, title, _how_to_make(what, reproduce_command("match_rates", envs)))
+    picture = figure(
+        drawn(lambda out: draw_match_rates(runs, out)),
+        name=name,
+        alt=f"Bars of the shares of exact matches {_places(ours)}, beside the paper's.",
+        caption=f"How many look-ups found their very state in the buffers, in a run's last {LAST_FRAMES:,} frames: "
+        "mean and standard error over seeds. The paper does not say which look-ups it counts.",
+    )
+    return Section(name, title, picture)
+
+
+def scores(selection: Selection) -> Section:
+    """The tables: scores, human-normalised ones, interquartile means, beside published ones."""
+    name, title = "scores", "Scores"
+    runs = runs_of(selection.curves)
+    if not runs:
+        return Section(name, title, _no_game(selection))
+    with TemporaryDirectory() as folder:
+        csv = write_table(runs, Path(folder) / "table.csv").read_bytes()
+    grids = [table(grid) for grid in grids_of(score_table(runs))]
+    return Section(name, title, together([*grids, element("p", numbers(csv, "table.csv"))]))
+
+
+def _effect_of_k(embedding: str, lines: Sequence[Line]) -> Html:
+    label = label_of("mfec", embedding)
+    try:
+        picture = drawn(lambda out: draw_figure2(runs_of(lines), out, embedding=cast(EmbeddingName, embedding)))
+    except FigureError as error:  # some have only just begun
+        return element("p", f"Figure 2, {label}, cannot be drawn yet: {error}.")
+    return figure(
+        picture,
+        name="figure2" if embedding == "vae" else f"figure2_{embedding}",
+        alt=f"Score against the number of neighbours of {label} {_places(played(lines))}.",
+        caption=together([
+            element("b", "Figure 2."),
+            f" Score against k, {label}: mean and standard error over seeds, after as many frames as all runs of an "
+            "environment have come to.",
+        ]),
+    )  # fmt: skip
+
+
+def _no_game(selection: Selection) -> Html:
+    which = "run with the paper's k" if played(selection.lines) else "run"
+    command = reproduce_command("figure1", {line.env for line in selection.lines})
+    return _how_to_make(f"No {which} has finished a game yet. To make some:", command)
+
+
+def _without_curve(selection: Selection) -> Html:
+    """A sentence on runs that have no line in Figure 1."""
+    names = dict.fromkeys(f"{line.label} in {line.title}" for line in selection.without_curve)
+    if not names:
+        return Html()
+    return element("p", f"Without a line, as none of their k is the paper's: {'; '.join(names)}.", class_="note")
+
+
+def _missing(selection: Selection) -> Html:
+    """What to run for the rest of the paper's Figure 1, where there is some of it."""
+    missing = missing_curves(selection.curves)
+    if not missing or not any(line.env in TITLES for line in selection.curves):
+        return Html()
+    parts: list[Html] = []
+    for own in missing:
+        what = ", ".join(own.titles) + (f": {'; '.join(own.labels)}" if own.labels else ": everything")
+        parts += [element("p", what), commands([own.command])]
+    return element("details", element("summary", "What the paper's figure has besides, and how to make it"), *parts)
+
+
+def _how_to_make(what: str, command: str) -> Html:
+    return together([element("p", what), commands([command])])
+
+
+def _says_matches(run: RunDirectory) -> bool:
+    """Whether its last rows have shares of both kinds."""
+    progress = run.progress()
+    since = progress["frames"][-1] - LAST_FRAMES if progress["frames"] else 0.0
+    return all(
+        any(
+            at > since and not math.isnan(share)
+            for at, share in zip(progress["frames"], progress.get(column, []), strict=False)
+        )
+        for column in COLUMNS.values()
+    )
+
+
+def _labels(lines: Sequence[Line]) -> str:
+    return "; ".join(dict.fromkeys(line.label for line in lines))
+
+
+def _places(lines: Sequence[Line]) -> str:
+    return "in " + ", ".join(dict.fromkeys(title_of(line.env) for line in lines))

@@ -1,0 +1,96 @@
+"""Which runs of a report are in which of its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mfec.config import agent_defaults
+from mfec.figures.lines import Line, settings_of, sort_runs
+from mfec.figures.scores import frames_reached
+from mfec.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The lines of a report, and what of them is drawn where.
+
+    Where runs of MFEC differ in k, Figure 2 is of all of them, and everything else of those with the paper's k. Runs
+    without a finished game are in no figure.
+    """
+
+    lines: list[Line]
+    """All runs; those of MFEC with another k are another line."""
+    curves: list[Line]
+    """Of these, at most one for each environment, algorithm and embedding."""
+    neighbours: dict[str, list[Line]]
+    """By embedding, those of environments with several k."""
+    repeated: list[tuple[RunDirectory, RunDirectory]]
+    """Runs that are left out, each with the one that is the same run and has come as far."""
+
+    @property
+    def waiting(self) -> list[RunDirectory]:
+        """Runs without a finished game."""
+        return [run for line in self.lines for run in line.runs if not _played(run)]
+
+    @property
+    def without_curve(self) -> list[Line]:
+        """Lines of environments where there are several k, none of them the paper's."""
+        drawn = {_kind(line) for line in self.curves}
+        return [line for line in self.lines if _kind(line) not in drawn]
+
+    def several_k(self, line: Line) -> bool:
+        """Whether there are lines that differ from this one in k alone."""
+        return sum(_kind(other) == _kind(line) for other in self.lines) > 1
+
+
+def select(runs: Sequence[RunDirectory]) -> Selection:
+    """Sort the runs; what differs in more than k, the seed and the number of frames is refused."""
+    distinct, repeated = _without_repetitions(runs)
+    lines = sort_runs(distinct, apart=["k"])
+    kinds: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        kinds.setdefault(_kind(line), []).append(line)
+    neighbours: dict[str, list[Line]] = {}
+    for same in kinds.values():
+        if len(same) > 1:
+            neighbours.setdefault(same[0].embedding, []).extend(same)
+    curves = [
+        line for line in lines if len(kinds[_kind(line)]) == 1 or line.config.agent.k == agent_defaults(line.env).k
+    ]
+    return Selection(lines, curves, neighbours, repeated)
+
+
+def runs_of(lines: Sequence[Line]) -> list[RunDirectory]:
+    """Their runs that have finished a game."""
+    return [run for line in lines for run in line.runs if _played(run)]
+
+
+def played(lines: Sequence[Line]) -> list[Line]:
+    """Those in which a run has finished a game."""
+    return [line for line in lines if any(map(_played, line.runs))]
+
+
+def _kind(line: Line) -> tuple[str, ...]:
+    return line.env, line.algorithm, line.embedding
+
+
+def _played(run: RunDirectory) -> bool:
+    return bool(run.episodes()["frames"])
+
+
+def _without_repetitions(
+    runs: Sequence[RunDirectory],
+) -> tuple[list[RunDirectory], list[tuple[RunDirectory, RunDirectory]]]:
+    """The runs, and those that are the same as one of them: the grids of two figures share some of theirs.
+
+    Of runs with the same seed and settings, whatever their number of frames, the one that has come furthest is kept.
+    """
+    same: dict[str, list[RunDirectory]] = {}
+    for run in runs:
+        config = run.read_config()
+        own = {**settings_of(config), "total_frames": None, "device": config.agent.device}
+        same.setdefault(repr(own), []).append(run)
+    kept = {key: max(group, key=frames_reached) for key, group in same.items()}
+    repeated = [(run, kept[key]) for key, group in same.items() for run in group if run is not kept[key]]
+    return list(kept.values()), repeated

@@ -1,0 +1,238 @@
+"""The report in a real browser: it asks for nothing, shows everything, and fits every window."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mfec.cli import main
+from mfec.figures.figure1 import draw_figure1
+from mfec.run_directory import find_runs
+
+from ..browser import Watched, watch
+from .run_files import baseline, mfec, vae, write_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+FOLDER = """a "quoted" & <b>bold</b> 'folder'"""
+WIDE, NARROW = (1280, 800), (375, 700)
+
+
+def film(path: Path, *, frames: int = 20) -> None:
+    """A real video of a square that moves, as `mfec train` writes them."""
+    import imageio_ffmpeg
+
+    writer = imageio_ffmpeg.write_frames(str(path), (160, 120), fps=20, macro_block_size=2)
+    writer.send(None)
+    for place in range(frames):
+        picture = np.zeros((120, 160, 3), np.uint8)
+        picture[40:80, 4 * place : 4 * place + 40] = 255
+        writer.send(picture)
+    writer.close()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs for all figures, some with names that are HTML, one with a video."""
+    path = tmp_path_factory.mktemp("runs")
+    games = [(end, end / 1000) for end in range(10_000, 1_200_000, 10_000)]
+    progress = [
+        {"frames": end, "exact_match_rate": 0.25, "exact_match_rate_chosen": 0.5} for end in (990_000, 1_190_000)
+    ]
+    for seed in range(2):
+        write_run(path / FOLDER / f"seed-{seed}", mfec("qbert", seed=seed), games, progress)
+        for k in (1, 11):
+            write_run(path / f"k-{k}" / f"seed-{seed}", vae("qbert", seed=seed, k=k), games, progress)
+    write_run(path / "dqn", baseline("dqn", "frostbite"), games)
+    write_run(path / "hostile", mfec(HOSTILE, eviction=HOSTILE), games, progress)
+    write_run(path / "long", mfec("Environment" * 5), games, progress)
+    film(path / FOLDER / "seed-0" / "video.mp4")
+    return path
+
+
+@pytest.fixture(scope="module")
+def report(runs: Path) -> Path:
+    out = runs.parent / "report.html"
+    assert main(["report", str(runs), "--out", str(out), "--title", f"A report {HOSTILE}"]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, report: Path) -> Watched:
+    watched = watch(browser)
+    watched.page.goto(report.as_uri())
+    return watched
+
+
+@pytest.fixture
+def own(browser: Browser, report: Path) -> Iterator[Watched]:
+    """The page in a window of one test's own, which may change it."""
+    watched = watch(browser)
+    watched.page.goto(report.as_uri())
+    yield watched
+    watched.page.context.close()
+
+
+def test_it_asks_for_nothing_and_complains_of_nothing(opened, report):
+    others = [url for url in opened.requests if not url.startswith("data:")]
+    assert others == [report.as_uri()]
+    assert opened.complaints == []
+    assert opened.page.locator("script").count() == 0
+
+
+def test_every_picture_is_drawn_and_described(opened):
+    pictures = opened.page.evaluate(
+        "[...document.images].map(image => [image.complete, image.naturalWidth, image.naturalHeight, image.alt])"
+    )
+    assert len(pictures) == 3
+    for complete, wide, high, alt in pictures:
+        assert complete
+        assert min(wide, high) > 100
+        assert len(alt) > 30
+
+
+def test_the_video_is_h264_and_plays(own, runs):
+    assert b"avc1" in (runs / FOLDER / "seed-0" / "video.mp4").read_bytes()
+    video = own.page.locator("video")
+    assert video.count() == 1
+    video.evaluate("video => video.readyState || new Promise(done => video.onloadedmetadata = done)")
+    assert video.evaluate("video => [video.videoWidth, video.videoHeight, video.duration]") == [160, 120, 1.0]
+    assert "Q*bert" in video.get_attribute("aria-label")
+    assert video.get_attribute("controls") is not None
+    ended = "video => new Promise(done => { video.onended = () => done(video.currentTime); video.play(); })"
+    assert video.evaluate(ended) == 1.0
+
+
+def test_names_that_are_html_are_text(opened):
+    page = opened.page
+    assert page.title() == page.locator("h1").inner_text() == f"A report {HOSTILE}"
+    assert HOSTILE in page.locator("h3").all_inner_texts()
+    assert page.locator("td", has_text=f"{FOLDER}/seed-1").count() == 1
+    assert page.locator(f"td:text-is('{HOSTILE}')").count() == 1  # the setting
+    assert page.locator("img:not([src^='data:image/svg+xml'])").count() == 0
+    assert page.locator("main b:not(figcaption b)").count() == 0
+
+
+def test_what_is_slipped_into_the_page_is_refused(own):
+    """The policy stops what escaping should have: scripts, requests, styles of elements."""
+    found = own.page.evaluate(
+        """async () => {
+            const broken = []
+            document.addEventListener("securitypolicyviolation", event => broken.push(event.effectiveDirective))
+            const put = html => document.body.insertAdjacentHTML("beforeend", html)
+            put(`<img id="slipped" src="http://127.0.0.1:9/x.png" onerror="window.ran = true" style="width: 77px">`)
+            put(`<iframe src="http://127.0.0.1:9/"></iframe>`)
+            const script = document.createElement("script")
+            script.textContent = "window.ran = true"
+            document.body.append(script)
+            try { await fetch("http://127.0.0.1:9/") } catch (error) {}
+            await new Promise(done => setTimeout(done, 300))
+            return [broken.sort(), window.ran === undefined, slipped.style.width]
+        }"""
+    )
+    assert set(found[0]) == {
+        "connect-src",
+        "frame-src",
+        "img-src",
+        "script-src-attr",
+        "script-src-elem",
+        "style-src-attr",
+    }
+    assert found[1]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_no_window_scrolls_sideways(browser, report, size):
+    page = watch(browser, width=size[0], height=size[1]).page
+    page.goto(report.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    root = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert root == [size[0], size[0]]
+    sides = "boxes => boxes.map(box => box.getBoundingClientRect()).map(box => [box.left, box.right])"
+    boxes = page.locator(".scrolling, figcaption, summary, h1, h3, .commands, video").evaluate_all(sides)
+    assert len(boxes) > 30
+    assert all(0 <= left < right <= size[0] for left, right in boxes)
+    wider = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).length"
+    assert size == WIDE or page.locator(".scrolling").evaluate_all(wider) > 5  # in their own boxes
+
+
+def test_light_and_dark(browser, report):
+    looks = []
+    for dark in (False, True):
+        page = watch(browser, dark=dark).page
+        page.goto(report.as_uri())
+        colour = "element => getComputedStyle(element).backgroundColor"
+        body, card = page.locator("body").evaluate(colour), page.locator(".picture").first.evaluate(colour)
+        looks.append((page.screenshot(), _brightness(body)))
+        assert _brightness(card) == 255  # figures are black on white
+    (light, bright), (night, deep) = looks
+    assert light != night
+    assert deep < 64 < 192 < bright
+
+
+def _brightness(colour: str) -> float:
+    return float(np.mean([int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]))
+
+
+def test_numbers_are_saved(own, runs, tmp_path):
+    with own.page.expect_download() as waiting:
+        own.page.get_by_role("link", name="figure1.csv").click()
+    assert waiting.value.suggested_filename == "figure1.csv"
+    saved = waiting.value.path().read_bytes()
+    kept = [run for run in find_runs([runs]) if run.path.parent.name != "k-1"]
+    assert saved == draw_figure1(kept, tmp_path / "figure1.csv").read_bytes()
+    assert len(list(csv.DictReader(io.StringIO(saved.decode())))) == 5 * 200
+    assert own.complaints == []
+
+
+def test_headings_ids_and_tables_are_in_order(opened):
+    page = opened.page
+    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4,h5,h6')].map(each => Number(each.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
+    names = page.evaluate("[...document.querySelectorAll('[id]')].map(each => each.id)")
+    assert len(names) == len(set(names))
+    assert page.locator("html").get_attribute("lang") == "en"
+    links = page.evaluate("[...document.querySelectorAll('nav a')].map(each => each.getAttribute('href').slice(1))")
+    assert set(links) <= set(names)
+    assert page.locator("table").count() == page.locator("table > caption").count() > 5
+    assert page.locator("th:not([scope])").count() == 0
+    assert page.locator("th[scope=rowgroup][rowspan='6']", has_text="Q*bert").count() > 0
+
+
+def test_it_is_used_with_the_keyboard(own):
+    page = own.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#figure1"
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#runs")
+    assert 0 <= page.locator("#runs").bounding_box()["y"] < 40
+    summary = page.locator("summary", has_text="All settings").first
+    summary.focus()
+    assert not page.get_by_text("capacity = 1000000").first.is_visible()
+    page.keyboard.press("Enter")
+    assert page.get_by_text("capacity = 1000000").first.is_visible()
+    assert page.locator(".scrolling:not([tabindex='0'][aria-label])").count() == 0
+
+
+def test_paper_shows_what_the_screen_folds(own):
+    page = own.page
+    folded = page.locator("details:not([open]) pre").first
+    assert not folded.evaluate("block => block.checkVisibility()")
+    page.emulate_media(media="print")
+    assert folded.evaluate("block => block.checkVisibility()")
+    assert folded.bounding_box()["height"] > 20
+    assert not page.locator("nav").is_visible()
+    assert page.pdf(format="A4").startswith(b"%PDF-")
