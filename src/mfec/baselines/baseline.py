@@ -89,7 +89,6 @@ class Baseline:
             self.model = make_dqn(
                 self.env,
                 config.dqn,
-                total_steps=max(1, config.total_frames // self.env.lanes.frame_skip),
                 seed=learning,
                 device=config.agent.device,
                 prioritised=config.algorithm == "prioritised_dqn",
@@ -141,9 +140,7 @@ class Baseline:
         model, stacked = self.model, self.env.stacked
         first = int(self.env.lanes.action_space.start)
         low = int(getattr(self.env.lanes.observation_space, "start", 0))
-        by_chance = isinstance(model, A2C)
         epsilon = self.default_epsilon if epsilon is None else epsilon
-        torch.manual_seed(int(rng.integers(2**31)))
         stack = np.zeros(self.env.observation_space.shape or (), self.env.observation_space.dtype)
 
         def choose(observation: NDArray[Any], begins: bool) -> int:
@@ -154,7 +151,9 @@ class Baseline:
             if rng.random() < epsilon:
                 return first + int(rng.integers(model.action_space.n))  # type: ignore[attr-defined]
             shown = stack if stacked else observation - low
-            return first + int(model.policy.predict(shown, deterministic=not by_chance)[0])
+            if isinstance(model, A2C):
+                return first + _draw(model, shown, rng)
+            return first + int(model.policy.predict(shown, deterministic=True)[0])
 
         return choose
 
@@ -195,12 +194,24 @@ class Baseline:
         """Read the networks alone: enough to play."""
         state, tensors = read_checkpoint(path, kind=KIND, only={"policy"})
         self._check(path, state)
-        restore_policy(self.model, tensors)
+        try:
+            restore_policy(self.model, tensors)
+        except (KeyError, ValueError) as error:
+            raise CheckpointError(f"{path} is no complete baseline: {error}") from None
         return self
 
     def _check(self, path: str | Path, state: dict[str, Any]) -> None:
         if (state.get("algorithm"), state.get("seed")) != (self.algorithm, self.config.seed):
             raise CheckpointError(f"{path} is of another run: its settings are not those of config.toml")
+
+
+def _draw(model: A2C, observation: NDArray[Any], rng: np.random.Generator) -> int:
+    """An action of A2C's policy. Stable-Baselines3 draws with torch's own generator, which learning goes on with."""
+    with torch.no_grad():
+        shown, _ = model.policy.obs_to_tensor(observation)
+        logits = model.policy.get_distribution(shown).distribution.logits  # type: ignore[union-attr]
+    chances = np.exp(logits[0].double().cpu().numpy())
+    return int(rng.choice(len(chances), p=chances / chances.sum()))
 
 
 class _Rollouts(BaseCallback):

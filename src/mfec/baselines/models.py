@@ -14,12 +14,13 @@ from mfec.baselines.replay import FrameReplay, PrioritisedReplay
 from mfec.baselines.vec_env import LanesVecEnv
 from mfec.config import A2CConfig, DeviceName, DQNConfig
 
+SMALLEST_SIDE = 36  # what three convolutions of 8, 4 and 3 pixels at steps of 4, 2 and 1 leave something of
+
 
 def make_dqn(
     env: LanesVecEnv,
     config: DQNConfig,
     *,
-    total_steps: int,
     seed: np.random.SeedSequence,
     device: DeviceName,
     prioritised: bool,
@@ -42,15 +43,19 @@ def make_dqn(
         replay_buffer_class=PrioritisedReplay if prioritised else FrameReplay,
         replay_buffer_kwargs=options | ({"alpha": config.alpha} if prioritised else {}),
         target_update_interval=config.target_every,
-        # Of all steps, however many there are: so a longer run begins as a shorter one did.
-        exploration_fraction=config.epsilon_steps / total_steps,
-        exploration_final_eps=config.epsilon,
         max_grad_norm=10.0 if adam else float("inf"),
         policy_kwargs={} if adam else {"optimizer_class": CentredRMSprop},
         seed=_number(networks),
         device=device,
     )
     model.action_space.seed(_number(networks))
+
+    def epsilon(progress_remaining: float) -> float:
+        """By the steps that were made and not by the share of a run: so a longer one begins as a shorter one did."""
+        fallen = (1.0 - config.epsilon) * model.num_timesteps / config.epsilon_steps
+        return max(config.epsilon, 1.0 - fallen)
+
+    model.exploration_schedule = epsilon
     if isinstance(model, PrioritisedDQN):
         model.first_beta = config.beta
     return model
@@ -73,7 +78,14 @@ def make_a2c(env: LanesVecEnv, config: A2CConfig, *, seed: np.random.SeedSequenc
 
 def policy_of(env: LanesVecEnv) -> str:
     """The network of DQN's paper for pictures, a small one for anything else."""
-    return "CnnPolicy" if env.stacked else "MlpPolicy"
+    if not env.stacked:
+        return "MlpPolicy"
+    _, *sides = env.observation_space.shape or ()
+    if min(sides) < SMALLEST_SIDE:
+        raise ValueError(
+            f"the network for pictures needs at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels, not {sides[0]}x{sides[1]}"
+        )
+    return "CnnPolicy"
 
 
 def _number(seed: np.random.SeedSequence) -> int:
@@ -88,7 +100,7 @@ class PrioritisedDQN(DQN):
     @property
     def beta(self) -> float:
         """The power of the importance weights now: it rises to 1 by the end of training."""
-        return 1.0 - (1.0 - self.first_beta) * self._current_progress_remaining
+        return 1.0 - (1.0 - self.first_beta) * max(0.0, self._current_progress_remaining)
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """Make gradient steps, and give what was drawn its new priorities."""

@@ -195,11 +195,11 @@ class PrioritisedReplay(FrameReplay):
         """Keep one step of every environment, with the highest priority that there was."""
         row = self.pos
         super().add(*arguments, **options)
-        envs = np.arange(self.n_envs)
-        self._tree.set(row * self.n_envs + envs, np.full(self.n_envs, self._highest))
-        # The next rows to be written over lose frames of their stacks first.
-        lost = (self.pos + self._depth - 1) % self.buffer_size
-        self._tree.set(lost * self.n_envs + envs, np.zeros(self.n_envs))
+        # The newest frame has taken the place of the oldest, so stacks that reach back to that one are not whole.
+        lost = (self.pos + np.arange(self._depth if self.full else 0)) % self.buffer_size
+        rows = np.concatenate([[row], lost])
+        items = rows[:, None] * self.n_envs + np.arange(self.n_envs)
+        self._tree.set(items, np.where(rows == row, self._highest, 0.0)[:, None])
 
     def draw(self, batch_size: int, beta: float) -> PrioritisedSamples:
         """Draw transitions in proportion to their priorities, one from each of `batch_size` equal shares of the sum."""
@@ -216,6 +216,11 @@ class PrioritisedReplay(FrameReplay):
         priorities = (np.abs(errors.astype(np.float64)) + self.SMALLEST) ** self._alpha
         self._highest = max(self._highest, float(priorities.max()))
         self._tree.set(items, priorities)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is stored, and of the tree."""
+        return super().nbytes + self._tree.nbytes
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Everything that is stored, with the priorities."""

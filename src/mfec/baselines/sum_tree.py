@@ -33,6 +33,11 @@ class SumTree:
         """The priority of every item, (size,)."""
         return self._sums[self._leaves : self._leaves + self.size]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tree."""
+        return int(self._sums.nbytes)
+
     def set(self, items: ArrayLike, priorities: ArrayLike) -> None:
         """Give items new priorities; of an item that is named twice, the last one counts."""
         nodes = np.asarray(items, np.int64) + self._leaves

@@ -12,8 +12,13 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from mfec.callback import Game
 from mfec.config import EpisodeEnd
-from mfec.envs.lanes import LaneError, Lanes
+from mfec.envs.lanes import AutoresetLanes, LaneError, Lanes
+from mfec.errors import MfecError
 from mfec.memory.identities import array_keys
+
+
+class NotANumber(MfecError):
+    """The environment returned something that is not a finite number."""
 
 
 def is_picture(space: spaces.Space[Any]) -> bool:
@@ -37,6 +42,8 @@ class LanesVecEnv(VecEnv):
         episode: EpisodeEnd,
         on_game: Callable[[Game], None] = lambda game: None,
     ) -> None:
+        if isinstance(lanes, AutoresetLanes):
+            raise LaneError("games must begin when told to: make the vector with autoreset_mode=AutoresetMode.DISABLED")
         seen = lanes.observation_space
         self.stacked = is_picture(seen)
         if self.stacked:
@@ -51,7 +58,7 @@ class LanesVecEnv(VecEnv):
         self.on_game = on_game
         self._clip_rewards = clip_rewards
         self._lives_end_episodes = episode == "life"
-        self._lives: NDArray[np.int64] | None = None
+        self._lives = np.zeros(lanes.n, np.int64)
         self._scores = np.zeros(lanes.n)
         self._steps = np.zeros(lanes.n, np.int64)
         self._stack = np.zeros((lanes.n, *(seen.shape or ())), seen.dtype)
@@ -74,12 +81,16 @@ class LanesVecEnv(VecEnv):
         rewards = np.concatenate([step.rewards for step in steps])
         ended = np.concatenate([step.ended for step in steps])
         cut_off = np.concatenate([step.cut_off for step in steps])
+        if not np.isfinite(rewards).all():
+            raise self._not_a_number(f"the rewards {rewards.tolist()}")
         lost = np.zeros(self.num_envs, np.bool_)
-        if self._lives is not None:
-            lives = np.concatenate([np.asarray(step.lives) for step in steps])
+        known = [step.lives for step in steps if step.lives is not None]
+        if len(known) == len(steps):
+            lives = np.concatenate(known)
             lost = (lives < self._lives) & self._lives_end_episodes
             self._lives = lives
         done = ended | lost
+        cut_off &= ~lost  # where a life is lost at the time limit, there is nothing after it to learn from
         terminal = self._after_step()
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for lane in np.flatnonzero(done).tolist():
@@ -103,15 +114,21 @@ class LanesVecEnv(VecEnv):
 
     def _begin(self, mask: NDArray[np.bool_]) -> None:
         lives = self.lanes.begin(mask)
-        if lives is not None:
-            self._lives = lives if self._lives is None else np.where(mask, lives, self._lives)
+        self._lives = np.where(mask, 0 if lives is None else lives, self._lives)
         self._scores[mask] = 0.0
         self._steps[mask] = 0
 
     def _shown(self) -> NDArray[Any]:
         """What the lanes show now, each without its stack: an array of its own."""
         start = int(getattr(self.lanes.observation_space, "start", 0))
-        return np.array(self.lanes.observations - start)
+        shown = np.array(self.lanes.observations - start)
+        if shown.dtype.kind == "f" and not np.isfinite(shown).all():
+            raise self._not_a_number("an observation that is not finite")
+        return shown
+
+    def _not_a_number(self, what: str) -> NotANumber:
+        """An error now, where networks would be ruined without a word."""
+        return NotANumber(f"the environment returned {what} after frame {self.frames}; the last checkpoint is kept")
 
     def _after_step(self) -> NDArray[Any]:
         """What all lanes show after a step, on top of what they showed before."""
@@ -142,7 +159,7 @@ class LanesVecEnv(VecEnv):
             "games": self.games,
             "history": self.lanes.history(),
             "observations": array_keys(self.lanes.observations).tolist(),
-            "lives": None if self._lives is None else self._lives.tolist(),
+            "lives": self._lives.tolist(),
             "scores": self._scores.tolist(),
             "steps": self._steps.tolist(),
         }
@@ -160,7 +177,7 @@ class LanesVecEnv(VecEnv):
                 "this is not the environment that was saved, or it is not deterministic under its seed"
             )
         self.frames, self.games = int(saved["frames"]), int(saved["games"])
-        self._lives = None if saved["lives"] is None else np.array(saved["lives"], np.int64)
+        self._lives = np.array(saved["lives"], np.int64)
         self._scores = np.array(saved["scores"], np.float64)
         self._steps = np.array(saved["steps"], np.int64)
         self._stack = tensors["stack"].copy()

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from mfec.callback import Learner
@@ -163,6 +164,42 @@ class Display(Line):
             ),
             f"left {show_time(left)}",
         ]
+
+
+class LiveTable:
+    """A table of many runs: live on a terminal, a plain line every few seconds elsewhere."""
+
+    def __init__(self, console: Console, *, every: float = LIVE_SECONDS, **options: Any) -> None:
+        """every: seconds between two looks on a terminal; options: of rich's `Live`."""
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, **options) if console.is_terminal else None
+        self._every = every if self._live else PLAIN_SECONDS
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.refresh(now=True)
+        if self._live:
+            self._live.stop()
+
+    def say(self, message: str) -> None:
+        """A line above the table."""
+        self._console.print(message, style="bold", highlight=False, markup=False, soft_wrap=True)
+
+    def refresh(self, now: bool = False) -> None:
+        """Show everything, if it is time to."""
+        raise NotImplementedError
+
+    def _show(self, table: Callable[[], Table], line: Callable[[], str]) -> None:
+        if self._live:
+            self._live.update(table(), refresh=True)
+        else:
+            self._console.print(line(), highlight=False, markup=False, soft_wrap=True)
 
 
 class LogTo(logging.Handler):

@@ -4,53 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
-from mfec.experiments.display import LIVE_SECONDS, PLAIN_SECONDS, Progress, show_time
+from mfec.experiments.display import LiveTable, Progress, show_time
 
 if TYPE_CHECKING:
     from mfec.experiments.fleet import Member
 
 
-class FleetDisplay:
+class FleetDisplay(LiveTable):
     """Shows frames, score, exact matches and memory of every run, and how fast they are together."""
 
     def __init__(self, members: Sequence[Member], console: Console) -> None:
+        super().__init__(console)
         self._members = members
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._every = LIVE_SECONDS if self._live else PLAIN_SECONDS
         self._progress: dict[str, Progress] = {}
         self._began_at: dict[str, int] = {}  # frames that a run had when it was first heard of
         self._shown_at = time.perf_counter()
         self._shown_frames = 0
         self._speed = 0.0
 
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.refresh(now=True)
-        if self._live:
-            self._live.stop()
-
     def progress(self, name: str, progress: Progress) -> None:
         """A run tells how it is getting on."""
         self._began_at.setdefault(name, progress.frames)
         self._progress[name] = progress
-
-    def say(self, message: str) -> None:
-        """A line above the table."""
-        self._console.print(message, style="bold", highlight=False, markup=False, soft_wrap=True)
 
     def refresh(self, now: bool = False) -> None:
         """Show everything, if it is time to."""
@@ -62,10 +42,7 @@ class FleetDisplay:
         if not now or not self._speed:
             self._speed = speed if self._speed == 0.0 else 0.8 * self._speed + 0.2 * speed
         self._shown_at, self._shown_frames = at, played
-        if self._live:
-            self._live.update(self._table(), refresh=True)
-        else:
-            self._console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
+        self._show(self._table, self._line)
 
     def _line(self) -> str:
         done = sum(self._frames(member) for member in self._members)

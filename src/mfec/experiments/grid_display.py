@@ -11,14 +11,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
-from mfec.experiments.display import PLAIN_SECONDS
+from mfec.experiments.display import LiveTable
 from mfec.experiments.launchers import Job
 from mfec.run_directory import RunDirectory
 from mfec.statistics import mean
@@ -32,35 +30,20 @@ BORDERS = 3 * len(COLUMNS) + 1  # and spaces, across
 BESIDE_ROWS = 6  # lines of a table that are no rows: title, head, borders
 
 
-class GridDisplay:
+class GridDisplay(LiveTable):
     """Shows state, frames, score and speed of the runs, and how far all of them are together."""
 
     def __init__(self, jobs: Sequence[Job], console: Console) -> None:
+        super().__init__(console, every=LOOK_SECONDS, redirect_stdout=False, redirect_stderr=False)
         self._jobs = jobs
-        self._console = console
-        options: dict[str, Any] = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
-        self._live = Live(console=console, **options) if console.is_terminal else None
-        self._every = LOOK_SECONDS if self._live else PLAIN_SECONDS
         self._tables = {job.run.name: _Tables(job) for job in jobs}
         self._ended = {job.run.name: job for job in jobs if job.ended}  # in the order in which they did
         self._shown_at = float("-inf")
 
     def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
+        super().__enter__()
         self.refresh()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.refresh(now=True)
-        if self._live:
-            self._live.stop()
-
-    def say(self, message: str) -> None:
-        """A line above the table."""
-        self._console.print(message, style="bold", highlight=False, markup=False, soft_wrap=True)
 
     def refresh(self, now: bool = False) -> None:
         """Look at the runs and show them, if it is time to."""
@@ -74,10 +57,7 @@ class GridDisplay:
                 self._tables[job.run.name].look(at)  # a last time
             elif job.state == "running":
                 self._tables[job.run.name].look(at)
-        if self._live:
-            self._live.update(self._table(), refresh=True)
-        else:
-            self._console.print(self._line(), highlight=False, markup=False, soft_wrap=True)
+        self._show(self._table, self._line)
 
     def _line(self) -> str:
         frames = {job.run.name: self._frames(job) for job in self._jobs}
