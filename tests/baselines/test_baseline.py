@@ -1,0 +1,268 @@
+"""Baselines as a library: what they learn on problems with a known optimum, how they play, what a seed makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from mfec.baselines import Baseline
+from mfec.callback import Game, Learner
+from mfec.checkpoint import CheckpointError, read_checkpoint
+from mfec.config import A2CConfig, AlgorithmName, DQNConfig, EnvConfig, RunConfig
+from mfec.envs import make_env
+
+from ..playing import Shifted
+from .bars import BEST
+
+ALL: list[AlgorithmName] = ["dqn", "prioritised_dqn", "a2c"]
+
+
+def make(
+    algorithm: AlgorithmName, env: str, frames: int, *, n_envs: int = 1, seed: int = 0, **options: Any
+) -> Baseline:
+    """A baseline; options are those of its algorithm."""
+    own: dict[str, Any] = {"a2c": A2CConfig(**options)} if algorithm == "a2c" else {"dqn": DQNConfig(**options)}
+    environment = EnvConfig(n_envs=n_envs, frame_stack=2)
+    config = RunConfig(env, frames, seed, environment=environment, algorithm=algorithm, **own)
+    return Baseline(make_env(env, EnvConfig(n_envs=n_envs)), config)
+
+
+def mean_score(of: Baseline, env: str, *, games: int, enough: float = 0.0, most: float = np.inf) -> float:
+    """Mean score of greedy play; it is broken off when it cannot come to be enough, a game giving at most `most`."""
+    playing, play = gymnasium.make(env), of.player(0.0, np.random.default_rng(0))
+    scores: list[float] = []
+    for game in range(games):
+        observation, _ = playing.reset(seed=game)
+        score, steps, ended = 0.0, 0, False
+        while not ended:
+            observation, reward, over, cut_off, _ = playing.step(play(np.asarray(observation), steps == 0))
+            score, steps, ended = score + float(reward), steps + 1, over or cut_off
+        scores.append(score)
+        if sum(scores) + most * (games - len(scores)) < enough * games:
+            break
+    return sum(scores) / games
+
+
+class Watch:
+    """Calls something every so many frames."""
+
+    def __init__(self, look: Callable[[Any], None], every: int = 1) -> None:
+        self.look, self.every, self.last = look, every, 0
+
+    def on_game(self, agent: Learner, game: Game) -> None:
+        pass
+
+    def on_step(self, agent: Learner) -> None:
+        if agent.frames - self.last >= self.every:
+            self.last = agent.frames
+            self.look(agent)
+
+
+# -- Learning ---------------------------------------------------------------------------------------------------------
+
+ADAM: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.0005}
+PICTURES: dict[str, Any] = {
+    "gamma": 0.9, "replay_start": 200, "replay_capacity": 1000, "target_every": 100, "epsilon_steps": 1000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("algorithm", "options"), [("dqn", ADAM), ("dqn", {}), ("prioritised_dqn", ADAM)])
+def test_dqn_learns_what_takes_two_frames_to_see(algorithm, options):
+    """With Adam, and with the RMSProp and the step size of the publication."""
+    of = make(algorithm, "Bars-v0", 1800, **PICTURES | options).learn(1800)
+    assert mean_score(of, "Bars-v0", games=10) == BEST
+
+
+def test_a2c_learns_what_takes_two_frames_to_see():
+    of = make("a2c", "Bars-v0", 6000, n_envs=8, gamma=0.9).learn(6000)
+    assert mean_score(of, "Bars-v0", games=10) > 0.9 * BEST, "it plays by chance, and is hardly ever wrong"
+
+
+def test_nothing_can_be_learned_there_from_one_frame():
+    config = RunConfig("Bars-v0", 1000, algorithm="dqn", dqn=DQNConfig(**PICTURES | ADAM), environment=EnvConfig())
+    of = Baseline(make_env("Bars-v0"), config).learn(1000)
+    assert mean_score(of, "Bars-v0", games=10) < 0.5 * BEST
+
+
+class Solved(Exception):
+    pass
+
+
+SOLVED = 475.0  # of 500: what Gymnasium registers as the threshold of CartPole-v1
+CART_POLE: dict[str, Any] = {
+    "optimizer": "adam", "learning_rate": 0.004, "batch_size": 128, "train_every": 256, "gradient_steps": 64,
+    "replay_start": 1000, "replay_capacity": 50_000, "target_every": 10, "epsilon": 0.04, "epsilon_steps": 4000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("algorithm", "seed"), [("dqn", 0), ("prioritised_dqn", 2)])
+def test_dqn_solves_cart_pole(algorithm, seed):
+    """DQN does not stay there, so it is looked at every 256 steps. All of seeds 0 to 9 come by within 33,000 steps;
+    these two are quick."""
+
+    def look(agent: Baseline) -> None:
+        if mean_score(agent, "CartPole-v1", games=10, enough=SOLVED, most=500.0) >= SOLVED:
+            raise Solved
+
+    assert gymnasium.spec("CartPole-v1").reward_threshold == SOLVED
+    of = make(algorithm, "CartPole-v1", 60_000, n_envs=4, seed=seed, **CART_POLE)
+    with pytest.raises(Solved):
+        of.learn(60_000, Watch(look, every=256))
+
+
+# -- Playing ----------------------------------------------------------------------------------------------------------
+
+
+def test_epsilon_is_the_published_one_unless_given():
+    assert make("dqn", "CartPole-v1", 10).default_epsilon == 0.05
+    assert make("prioritised_dqn", "CartPole-v1", 10, evaluation_epsilon=0.01).default_epsilon == 0.01
+    assert make("a2c", "CartPole-v1", 10).default_epsilon == 0.0
+
+
+@pytest.mark.parametrize(("epsilon", "share"), [(None, 0.025), (0.0, 0.0), (0.5, 0.25), (1.0, 0.5)])
+def test_a_player_of_dqn_takes_the_best_action_but_for_epsilon(epsilon, share):
+    of = make("dqn", "CartPole-v1", 10)
+    with torch.no_grad():
+        of.model.policy.q_net.q_net[-1].bias[1] += 100.0
+    play = of.player(epsilon, np.random.default_rng(0))
+    others = 1.0 - np.mean([play(np.zeros(4, np.float32), False) for _ in range(3000)])
+    assert abs(others - share) < 0.03
+    assert (others == 0.0) == (share == 0.0)
+
+
+def test_a_player_of_a2c_draws_from_its_policy():
+    of = make("a2c", "CartPole-v1", 10)
+    observation = np.array([0.1, -0.2, 0.3, 0.4], np.float32)
+    with torch.no_grad():
+        of.model.policy.action_net.bias[1] += 1.0
+        chances = of.model.policy.get_distribution(torch.tensor(observation)[None]).distribution.probs[0].numpy()
+    assert 0.6 < chances[1] < 0.9
+    play = of.player(None, np.random.default_rng(0))
+    drawn = [play(observation, False) for _ in range(3000)]
+    assert abs(np.mean(drawn) - chances[1]) < 0.03
+    again = of.player(None, np.random.default_rng(0))
+    assert [again(observation, False) for _ in range(3000)] == drawn
+    anything = of.player(1.0, np.random.default_rng(0))
+    assert abs(np.mean([anything(observation, False) for _ in range(3000)]) - 0.5) < 0.03
+
+
+def test_a_player_stacks_the_frames_of_a_game_and_of_no_other():
+    """It must choose as the baseline does where it learns: from stacks that begin with zeros."""
+    of = make("dqn", "Bars-v0", 10)
+    shown = []
+    predict = of.model.policy.predict
+    of.model.policy.predict = lambda stack, **options: (shown.append(stack.copy()), predict(stack, **options))[1]
+    play = of.player(0.0, np.random.default_rng(0))
+    for frame, begins in ((1, True), (2, False), (3, False), (4, True), (5, False)):
+        play(np.full((36, 36), frame, np.uint8), begins)
+    assert [stack[:, 0, 0].tolist() for stack in shown] == [[0, 1], [1, 2], [2, 3], [0, 4], [4, 5]]
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_playing_leaves_learning_alone(algorithm):
+    """Somebody who looks at how well it plays must get the same run."""
+    options: dict[str, Any] = {} if algorithm == "a2c" else {"replay_start": 50, "epsilon_steps": 100}
+
+    def learned(watch: Watch | None) -> list[torch.Tensor]:
+        of = make(algorithm, "CartPole-v1", 400, **options).learn(400, watch)
+        return list(of.model.policy.state_dict().values())
+
+    watched = learned(Watch(lambda agent: mean_score(agent, "CartPole-v1", games=1), every=50))
+    assert all(torch.equal(*pair) for pair in zip(watched, learned(None), strict=True))
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_spaces_need_not_begin_at_0(algorithm):
+    """Observations -2 to 3, actions 5 to 7: an environment that is shown others refuses them."""
+    options: dict[str, Any] = {"a2c": A2CConfig(), "dqn": DQNConfig(replay_start=50, replay_capacity=100)}
+    of = Baseline(Shifted(), RunConfig("Shifted-v0", 200, algorithm=algorithm, **options)).learn(200)
+    assert of.games > 5
+    play = of.player(None, np.random.default_rng(0))
+    assert {play(np.asarray(observation), True) for observation in range(-2, 4)} <= {5, 6, 7}
+
+
+# -- Runs -------------------------------------------------------------------------------------------------------------
+
+
+def saved(of: Baseline, path: Any) -> tuple[dict[str, Any], dict[tuple[str, str], bytes]]:
+    """All that makes a baseline, as `save` writes it."""
+    of.save(path)
+    state, tensors = read_checkpoint(path, kind="baseline")
+    return state, {(file, name): own.tobytes() for file, tensor in tensors.items() for name, own in tensor.items()}
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_one_seed_makes_a_run(tmp_path, algorithm):
+    options: dict[str, Any] = {} if algorithm == "a2c" else {"replay_start": 50, "epsilon_steps": 100}
+    first, same, other = (
+        saved(make(algorithm, "CartPole-v1", 300, seed=seed, n_envs=2, **options).learn(300), tmp_path / name)
+        for name, seed in (("first", 7), ("same", 7), ("other", 8))
+    )
+    assert first == same
+    assert first[0]["games_in_progress"] != other[0]["games_in_progress"]
+    names = [name for name in first[1] if name[0] == "policy"]
+    assert names
+    assert all(first[1][name] != other[1][name] for name in names if "weight" in name[1])
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_frames_and_games_are_counted(algorithm):
+    games: list[Game] = []
+
+    class Count(Watch):
+        def on_game(self, agent: Learner, game: Game) -> None:
+            games.append(game)
+            assert list(agent.scores) == [each.score for each in games][-100:]
+
+    of = make(algorithm, "CartPole-v1", 400, n_envs=2).learn(400, Count(lambda agent: None))
+    assert of.frames == 400
+    assert of.games == len(games) > 10
+    assert sum(game.length_frames for game in games) <= 400
+    assert all(game.score == game.length_frames for game in games)
+    assert of.learn(400).frames == 400, "there is nothing left to do"
+    assert len(of.memory) == (0 if algorithm == "a2c" else 400)
+    assert repr(of).endswith("frames=400)")
+
+
+def test_a_longer_run_begins_as_a_shorter_one_did(tmp_path):
+    options: dict[str, Any] = {"replay_start": 50, "epsilon_steps": 400}
+    short = saved(make("dqn", "CartPole-v1", 300, **options).learn(300), tmp_path / "short")
+    other = make("dqn", "CartPole-v1", 900, **options).learn(300)
+    assert saved(other, tmp_path / "part")[1] == short[1]
+    parts = saved(other.learn(900), tmp_path / "parts")
+    whole = saved(make("dqn", "CartPole-v1", 900, **options).learn(900), tmp_path / "whole")
+    assert parts == whole
+
+
+# -- Storage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_what_was_saved_plays_the_same(tmp_path, algorithm):
+    of = make(algorithm, "Bars-v0", 300, n_envs=2).learn(300)
+    of.save(tmp_path)
+    frames = np.random.default_rng(0).integers(256, size=(40, 36, 36), dtype=np.uint8)
+
+    def played(by: Baseline) -> list[int]:
+        play = by.player(None, np.random.default_rng(0))
+        return [play(frame, number % 7 == 0) for number, frame in enumerate(frames)]
+
+    again = make(algorithm, "Bars-v0", 300, seed=0).restore_player(tmp_path)  # one environment is enough to play
+    assert played(again) == played(of)
+    assert again.frames == 0
+
+
+def test_checkpoints_of_others_are_refused(tmp_path):
+    make("dqn", "CartPole-v1", 60, n_envs=2).learn(60).save(tmp_path)
+    for other in (make("dqn", "CartPole-v1", 60, seed=1), make("prioritised_dqn", "CartPole-v1", 60)):
+        for restore in (other.restore, other.restore_player):
+            with pytest.raises(CheckpointError, match="is of another run: its settings are not those"):
+                restore(tmp_path)
+    other = make("dqn", "Acrobot-v1", 60, n_envs=2)
+    with pytest.raises(CheckpointError, match="is no complete baseline: the networks do not fit"):
+        other.restore_player(tmp_path)
