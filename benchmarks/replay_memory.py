@@ -177,7 +177,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             f"{row['add_us']:.0f}",
             f"{row['draws_per_second']:,.0f}",
         )
-    Console(width=130).print(table)
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def test_a_finished_run_goes_on_when_it_is_given_more_frames(tmp_path, algorithm
 def test_asked_to_stop_the_command_saves_and_says_how_to_go_on(tmp_path):
     """A process of its own, stopped by a signal and begun again by the very line that it printed."""
     arguments = [
-        "train", "CartPole-v1", "--algorithm", "prioritised_dqn", "--total-frames", "3000", "--seed", "1", "--no-video",
+        "train", "CartPole-v1", "--algorithm", "prioritised_dqn", "--total-frames", "2000", "--seed", "1", "--no-video",
         "--dqn.replay-start", "100", "--dqn.replay-capacity", "500", "--dqn.no-clip-rewards", "--dqn.episode", "game",
     ]  # fmt: skip
     out = tmp_path / "stopped"
@@ -129,7 +129,7 @@ def test_asked_to_stop_the_command_saves_and_says_how_to_go_on(tmp_path):
     again = shlex.split(said.partition("stopped, and saved; go on with\n")[2])
     assert again[0] == "mfec"
     state, _ = read_checkpoint(out / "checkpoint", kind="baseline")
-    assert 0 < state["games_in_progress"]["frames"] < 3000
+    assert 0 < state["games_in_progress"]["frames"] < 2000
     assert main(again[1:]) == 0
     assert main([*arguments, "--out", str(tmp_path / "whole")]) == 0
     first, second = outcome(out), outcome(tmp_path / "whole")

@@ -81,7 +81,7 @@ def test_what_has_no_priority_is_never_found(case, shares):
     tree, plain = written(*case)
     if tree.total:
         edges = [0.0, tree.total, *np.cumsum(plain).tolist(), *(share * tree.total for share in shares)]
-        amounts = [near for edge in edges for near in (np.nextafter(edge, 0.0), edge, np.nextafter(edge, np.inf))]
+        amounts = [near for edge in edges for near in (np.nextafter(edge, -np.inf), edge, np.nextafter(edge, np.inf))]
         found = tree.find(amounts)
         assert found.min() >= 0
         assert found.max() < len(plain)
