@@ -209,7 +209,7 @@ class DQNConfig:
 
 @dataclass(frozen=True)
 class A2CConfig:
-    """Settings of A2C. Defaults are those of Mnih et al. (2016) as Stable-Baselines3 has them for Atari."""
+    """Settings of A2C. Defaults are Stable-Baselines3's, with the weight of the entropy in Mnih et al. (2016)."""
 
     learning_rate: float = 0.0007
     """Step size of RMSProp."""

@@ -99,6 +99,10 @@ class RunDirectory:
         run with `auto` that comes from a GPU to a CPU may come to search cells there; `exact` keeps it as it was.)
         """
         before = self.read_config()
+        if before.algorithm != config.algorithm:  # else it would be refused by one of the settings that they share
+            raise RunDirectoryError(
+                f"{self.path} was begun with algorithm = {before.algorithm}, it cannot go on with {config.algorithm}"
+            )
         ours, theirs = flat(_settings(before)), flat(_settings(config))
         indexes = {before.agent.resolved_index(), config.agent.resolved_index()}
         free = {"total_frames", "device", *(("index",) if indexes <= {"exact", "cuda"} else ())}

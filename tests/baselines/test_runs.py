@@ -241,7 +241,8 @@ def test_defaults_are_the_published_ones(tmp_path, algorithm, rate):
 
 @pytest.mark.parametrize("algorithm", ["dqn", "a2c"])
 def test_a_run_is_evaluated_without_its_replay(tmp_path, capsys, monkeypatch, algorithm):
-    small = ["--dqn.replay-start", "50", "--total-frames", "400", "--no-video", "--out", str(tmp_path)]
+    begin = ["--dqn.replay-start", "50"] if algorithm == "dqn" else []
+    small = [*begin, "--total-frames", "400", "--no-video", "--out", str(tmp_path)]
     assert main(["train", "Bars-v0", "--algorithm", algorithm, *small]) == 0
     capsys.readouterr()
 
@@ -273,7 +274,8 @@ def test_several_seeds_train_side_by_side(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (["--k", "5"], "--k is an option of mfec, not of dqn; `mfec train --help` lists those that begin with --dqn."),
+    (["--k", "5"], "--k is an option of mfec, not of dqn; its own begin with --dqn."),
+    (["--a2c.entropy", "0"], "--a2c.entropy is an option of a2c, not of dqn; its own begin with --dqn."),
     (["--few-neighbours", "zero"], "--few-neighbours is an option of mfec, not of dqn"),
     (["--dqn.gamma", "1.5"], "gamma must lie between 0 and 1, not 1.5"),
     (["--dqn.batch-size", "0"], "batch_size must be at least 1, not 0"),

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import tyro
 from rich.console import Console
-from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes
+from tyro.conf import OmitSubcommandPrefixes
 
 from mfec import MFEC
 from mfec.cli import Command, Train, main
-from mfec.cli.train import _again
+from mfec.cli.train import _again, _runs
 from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
 from mfec.embeddings import VAE
 from mfec.embeddings.vae.training import Trainer
@@ -204,7 +204,7 @@ def test_its_frames_are_deleted_and_not_collected_again(own, tmp_path, monkeypat
 
 
 KILLED = """
-    from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
+    from mfec.config import *
     from mfec.experiments.train import train
     train({config!r}, sys.argv[1])
 """
@@ -293,7 +293,7 @@ def test_a_vae_of_its_own_needs_pictures(tmp_path, capsys, monkeypatch, several)
 
 
 def parse(arguments: list[str]) -> Train:
-    command = tyro.cli(Command, args=arguments, config=(OmitArgPrefixes, OmitSubcommandPrefixes)).command
+    command = tyro.cli(Command, args=arguments, config=(OmitSubcommandPrefixes,)).command
     assert isinstance(command, Train)
     return command
 
@@ -306,7 +306,8 @@ def parse(arguments: list[str]) -> Train:
 ])  # fmt: skip
 def test_what_goes_on_with_a_run_asks_for_the_same_run(arguments):
     given = parse(["train", "qbert", "ms_pacman", *arguments, "--out", "here"])
-    again = _again(given, dict.fromkeys(given.envs, given.agent), Path("here"))
+    configs = [config for config, _ in _runs(dict.fromkeys(given.envs, given), Path("here")).values()]
+    again = _again(given, configs, Path("here"))
     assert parse(again) == given
     assert parse([*again, "--resume"]) == replace(given, resume=True)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
@@ -102,8 +102,7 @@ def _with_defaults(command: Train, env: str, given: Sequence[str]) -> Train:
         environment=environment_defaults(algorithm),
         dqn=dqn_defaults(algorithm),
     )
-    if algorithm != "mfec":
-        _refuse_options_of_others(command)
+    _refuse_options_of_others(command)
     if defaults == Train(command.envs):
         return command
     # Read once more: `command` cannot tell a default from the same number given.
@@ -111,14 +110,20 @@ def _with_defaults(command: Train, env: str, given: Sequence[str]) -> Train:
 
 
 def _refuse_options_of_others(command: Train) -> None:
-    """An error where an option of MFEC is given to another algorithm, which would not heed it."""
-    for name, value in vars(command.agent).items():
-        if name != "device" and value != getattr(AgentConfig, name):
-            other = "a2c" if command.algorithm == "a2c" else "dqn"
-            raise ValueError(
-                f"--{name.replace('_', '-')} is an option of mfec, not of {command.algorithm}; "
-                f"`mfec train --help` lists those that begin with --{other}."
-            )
+    """An error where an option of one algorithm is given to another, which would not heed it."""
+    algorithm = command.algorithm
+    own = {"mfec": "", "a2c": "a2c."}.get(algorithm, "dqn.")
+    tables: list[tuple[str, Any, Any]] = [("dqn.", command.dqn, DQNConfig()), ("a2c.", command.a2c, A2CConfig())]
+    if algorithm != "mfec":
+        tables.append(("", replace(command.agent, device=AgentConfig.device), AgentConfig()))
+    for prefix, settings, defaults in tables:
+        for name, value in vars(settings).items():
+            if prefix != own and value != getattr(defaults, name):
+                whose = {"": "mfec", "dqn.": "dqn and prioritised_dqn", "a2c.": "a2c"}[prefix]
+                hint = f"; its own begin with --{own}" if own else ""
+                raise ValueError(
+                    f"--{prefix}{name.replace('_', '-')} is an option of {whose}, not of {algorithm}{hint}"
+                )
 
 
 def _runs(commands: dict[str, Train], out: Path) -> Runs:
