@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.config import AgentConfig, DQNConfig, EnvConfig, RunConfig
 from mfec.experiments.grid import GridRun
 from mfec.experiments.launchers import HowToTrain, Job, State, saved_frames
 from mfec.experiments.launchers.claim import CLAIM, claimed
@@ -105,10 +105,11 @@ def test_a_checkpoint_that_cannot_be_read_has_no_frames(tmp_path, text):
     assert saved_frames(RunDirectory(tmp_path)) == 0
 
 
-def test_frames_of_a_baseline_are_found_where_it_keeps_them(tmp_path):
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "manifest.json").write_text('{"state": {"games_in_progress": {"frames": 4000}}}')
-    assert saved_frames(RunDirectory(tmp_path)) == 4000
+@pytest.mark.parametrize("algorithm", ["mfec", "dqn"])
+def test_frames_of_any_learner_are_found_in_its_checkpoint(tmp_path, algorithm):
+    quick = DQNConfig(replay_start=50, replay_capacity=100)
+    config = RunConfig("CartPole-v1", 200, agent=AgentConfig(capacity=100), algorithm=algorithm, dqn=quick)
+    assert saved_frames(train(config, tmp_path / "run")) == 200
 
 
 # -- Failures ---------------------------------------------------------------------------------------------------------

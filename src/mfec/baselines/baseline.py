@@ -170,6 +170,7 @@ class Baseline:
         state = {
             "algorithm": self.algorithm,
             "seed": self.config.seed,
+            "frames": self.frames,
             "scores": list(self.scores),
             "tally": asdict(self.tally),
             "model": model,

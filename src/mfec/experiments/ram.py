@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from rich.console import Console
@@ -24,12 +23,6 @@ from mfec.memory import EpisodicMemory
 DEVICE_SLACK = 9 / 8  # states are given room in slabs of an eighth of what there is
 DEVICE_SCRATCH = 2**29  # for searches, projections and copies
 REPLAY_BESIDE = 31  # bytes of a step in a replay buffer beside its frame: action, reward, flags, priorities
-
-
-class Shown(Protocol):
-    """An environment as a baseline plays it."""
-
-    lanes: Lanes
 
 
 class TooLarge(MfecError):
@@ -58,11 +51,11 @@ def refuse_what_cannot_fit(configs: Sequence[RunConfig], console: Console, *, ig
         console.print(said, highlight=False, soft_wrap=True)
 
 
-def refuse_replay_that_cannot_fit(config: RunConfig, shown: Shown, console: Console, *, ignore: bool) -> None:
+def refuse_replay_that_cannot_fit(config: RunConfig, lanes: Lanes, console: Console, *, ignore: bool) -> None:
     """Say how large the replay buffer of a run can grow; an error if it does not fit, unless told otherwise."""
-    space = shown.lanes.observation_space
+    space = lanes.observation_space
     each = int(np.prod(space.shape or (1,))) * np.dtype(space.dtype).itemsize + REPLAY_BESIDE
-    steps = config.total_frames // shown.lanes.frame_skip
+    steps = config.total_frames // lanes.frame_skip
     full, in_this_run = (each * min(rows, config.dqn.replay_capacity) for rows in (config.dqn.replay_capacity, steps))
     said = (
         f"replay: {config.dqn.replay_capacity:,} steps need {show_bytes(full)}, {show_bytes(in_this_run)} in this run"

@@ -129,7 +129,7 @@ def _begin_baseline(
     if directory.exists:
         directory.check_same(config)
     if config.algorithm != "a2c":
-        refuse_replay_that_cannot_fit(config, baseline.env, console, ignore=ignore_memory_limit)
+        refuse_replay_that_cannot_fit(config, baseline.env.lanes, console, ignore=ignore_memory_limit)
     if directory.exists and directory.has_checkpoint:
         baseline.restore(directory.checkpoint)
         _go_on(baseline, config, directory, console)

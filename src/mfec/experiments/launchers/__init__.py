@@ -74,9 +74,7 @@ class Launcher(Protocol):
 def saved_frames(directory: RunDirectory) -> int:
     """Frames of the run's checkpoint, by its manifest alone; 0 where there is none that can be read."""
     try:
-        state = json.loads((directory.checkpoint / MANIFEST).read_bytes())["state"]
-        # A baseline keeps them with its games.
-        return int(state["frames"] if "frames" in state else state["games_in_progress"]["frames"])
+        return int(json.loads((directory.checkpoint / MANIFEST).read_bytes())["state"]["frames"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 
