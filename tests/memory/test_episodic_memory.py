@@ -453,7 +453,7 @@ def test_bytes_are_counted(index: str) -> None:
     assert memory.nbytes - empty == 150 * EpisodicMemory.bytes_per_entry(64, active)
     # What is kept for each entry, that is without 64 recent queries and the centres of cells.
     each = [array.nbytes for array in memory.tensors().values() if len(array) == 150]
-    assert len(each) == (6 if active == "cells" else 5)
+    assert len(each) == (8 if active == "cells" else 7)
     assert EpisodicMemory.bytes_per_entry(64, active) >= sum(each) / 150
 
 
@@ -461,7 +461,7 @@ def test_bytes_before_a_memory_is_made_allow_for_both_kinds_of_index() -> None:
     """While `auto` tries cells, both are there."""
     exact, cells, both, cuda = (EpisodicMemory.bytes_per_entry(64, index) for index in INDEXES)
     assert EpisodicMemory.bytes_per_entry(64) == exact
-    bare = 4 * 64 + 4 + 8 + 8 + 16
+    bare = 4 * 64 + 4 + 8 + 8 + 16 + 8 + 4
     assert both - bare == (exact - bare) + (cells - bare)
     assert bare == cuda < cells < exact
     for index in INDEXES:

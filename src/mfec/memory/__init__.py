@@ -1,5 +1,6 @@
 """Q_EC: action buffers, exact matches, neighbour estimates, eviction. Knows nothing of environments."""
 
-from mfec.memory.episodic_memory import EpisodicMemory, Estimates, Neighbours
+from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours
+from mfec.memory.episodic_memory import EpisodicMemory
 
-__all__ = ["EpisodicMemory", "Estimates", "Neighbours"]
+__all__ = ["Entries", "EpisodicMemory", "Estimates", "Evidence", "Neighbours"]

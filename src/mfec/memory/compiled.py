@@ -43,9 +43,19 @@ def set_ticks(ticks, tick, matches, neighbours):
 
 
 @numba.njit(cache=True)
+def count_matches(matched, matches):
+    """One more look-up of each entry that was matched."""
+    n, n_actions = matches.shape
+    for row in range(n):
+        for action in range(n_actions):
+            if matches[row, action] >= 0:
+                matched[action, matches[row, action]] += 1
+
+
+@numba.njit(cache=True)
 def write_rows(
-    actions, returns, batch_keys, row, keep_highest,
-    sizes, values, entry_ids, ticks, keys,
+    actions, returns, batch_keys, batch_origins, row, keep_highest,
+    sizes, values, entry_ids, ticks, keys, origins, matched,
     cells, queue, queued, tick, next_entry_id, slots,
 ):  # fmt: skip
     """Write rows from `row` on; return the row that needs a refilled eviction queue, or the number of rows."""
@@ -58,6 +68,7 @@ def write_rows(
         if slot >= 0:
             if not keep_highest or returns[row] > values[action, slot]:
                 values[action, slot] = returns[row]
+                origins[action, slot] = batch_origins[row]
             slots[row] = -1
         else:
             if sizes[action] < values.shape[1]:
@@ -76,6 +87,8 @@ def write_rows(
             values[action, slot] = returns[row]
             entry_ids[action, slot] = next_entry_id
             keys[action, slot] = batch_keys[row]
+            origins[action, slot] = batch_origins[row]
+            matched[action, slot] = 0
             add_slot(cells[action], keys[action], slot)
             next_entry_id += 1
             slots[row] = slot

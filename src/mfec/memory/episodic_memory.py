@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,7 +12,8 @@ from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Update
 from mfec.device import Channel, DeviceEncoder, Seen, device_name, open_channel
-from mfec.memory.compiled import average, enter_all, set_ticks, write_rows
+from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours
+from mfec.memory.compiled import average, count_matches, enter_all, set_ticks, write_rows
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
 from mfec.memory.neighbours import NeighbourIndex, index_bytes_per_entry, make_index
@@ -21,24 +21,6 @@ from mfec.memory.neighbours.cuda import CudaIndex
 from mfec.memory.neighbours.recall import RecallMeter
 
 FEW_NEIGHBOURS = get_args(FewNeighbours)
-
-
-@dataclass(frozen=True)
-class Estimates:
-    """Values of all actions in a batch of states, and which of them are exact matches."""
-
-    values: NDArray[np.float32]  # (n, n_actions)
-    exact: NDArray[np.bool_]  # (n, n_actions)
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """The entries behind one estimate, nearest first."""
-
-    states: NDArray[np.float32]  # (m, dim), m <= k
-    values: NDArray[np.float32]  # (m,)
-    distances: NDArray[np.float64]  # (m,)
-    entry_ids: NDArray[np.int64]  # (m,)
 
 
 class EpisodicMemory:
@@ -109,6 +91,8 @@ class EpisodicMemory:
         self._entry_ids = np.empty(shape, np.int64)
         self._ticks = np.empty(shape, np.int64)  # when the entry was last updated, or used
         self._keys = np.empty((*shape, 2), np.uint64)
+        self._origins = np.empty((*shape, 2), np.int32)  # where the value comes from: episode and frame
+        self._matched = np.empty(shape, np.int32)
         self._table = IdentityTable(self._keys)
         self._order = EvictionOrder(self._ticks, self._entry_ids)
         # On the CPU the states lie here and the index reads them in place; a device keeps them itself.
@@ -159,6 +143,7 @@ class EpisodicMemory:
             self._meter.watch(batch, ~exact, squared, self._sizes)
         if mark_used:
             self._index.asked(batch)
+            count_matches(self._matched, matches)
             if self.eviction == "used":
                 set_ticks(self._ticks, self._tick, matches, neighbours)
                 self._tick += len(batch)
@@ -172,22 +157,65 @@ class EpisodicMemory:
         wanted = np.zeros((1, self.n_actions), np.bool_)
         wanted[0, action] = True
         slots, squared = self._index.search(batch, wanted, self.k)
-        found = slots[0, action][slots[0, action] >= 0]
-        return Neighbours(
-            states=self._rows(np.full(len(found), action), found),
-            values=self._values[action, found],
-            distances=np.sqrt(squared[0, action, : len(found)]),
-            entry_ids=self._entry_ids[action, found],
-        )
+        return self._neighbours(action, slots[0, action], squared[0, action])
+
+    def evidence(self, state: ArrayLike | Seen, identity: Identities | None = None) -> list[Evidence]:
+        """For each action, what `estimate` says of one state and the entries that say so; it leaves no trace.
+
+        state: float32 (1, dim), or an observation of which the device makes one; identity: one, as in `estimate`.
+        """
+        batch, keys = self._check(state, identity)
+        if len(keys) != 1:
+            raise ValueError(f"evidence is about one state, not {len(keys)}")
+        matches = self._table.find(keys)
+        slots, squared = self._index.search(batch, matches < 0, self.k)
+        values = np.empty(matches.shape, np.float32)
+        average(self._values, matches, slots, FEW_NEIGHBOURS.index(self.few_neighbours), values)
+        evidence = []
+        for action, match in enumerate(matches[0].tolist()):
+            if match >= 0:
+                behind = self._neighbours(action, np.array([match]), np.zeros(1))
+            else:
+                behind = self._neighbours(action, slots[0, action], squared[0, action])
+            evidence.append(Evidence(float(values[0, action]), match >= 0, behind))
+        return evidence
+
+    def sample(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Entries]:
+        """Actions, int64 (m,), and entries of at most `size` memories, drawn evenly from all buffers."""
+        drawn = np.sort(rng.choice(len(self), min(size, len(self)), replace=False)) if len(self) else np.empty(0, int)
+        ends = np.cumsum(self._sizes)
+        actions = np.searchsorted(ends, drawn, side="right")
+        return actions, self._entries(actions, drawn - (ends - self._sizes)[actions])
+
+    def entries_of_origins(self) -> NDArray[np.int64]:
+        """How many entries come from each episode that was told to `write`, int64 (highest of them + 1,)."""
+        told = [own[:size, 0] for own, size in zip(self._origins, self._sizes, strict=True)]
+        counts = np.zeros(max((int(own.max(initial=-1)) + 1 for own in told), default=0), np.int64)
+        for own in told:
+            counts += np.bincount(own[own >= 0], minlength=len(counts))
+        return counts
+
+    def seen_in(self, episode: int) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+        """Frames, int32 (m,), and keys, uint64 (m, 2), of the states whose entries come from an episode."""
+        actions, slots = np.nonzero(self._origins[:, : self._sizes.max(initial=0), 0] == episode)
+        filled = slots < self._sizes[actions]
+        actions, slots = actions[filled], slots[filled]
+        return self._origins[actions, slots, 1], self._keys[actions, slots]
 
     # -- Eq. 1: writing -----------------------------------------------------------------------------------------------
 
     def write(
-        self, states: ArrayLike, actions: ArrayLike, returns: ArrayLike, identities: Identities | None = None
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        returns: ArrayLike,
+        identities: Identities | None = None,
+        origins: ArrayLike | None = None,
     ) -> None:
         """Store returns in the order given (Eq. 1): a new pair is added, a known one keeps the higher return.
 
-        states: float32 (n, dim); actions: int (n,); returns: float (n,); identities as in `estimate`.
+        states: float32 (n, dim); actions: int (n,); returns: float (n,); identities as in `estimate`; origins: int
+        (n, 2), episode and frame of each experience, kept with the return that it led to.
         """
         batch, keys = self._check(np.asarray(states), identities)
         assert isinstance(batch, np.ndarray)
@@ -204,14 +232,17 @@ class EpisodicMemory:
         taken = taken.astype(np.int64)
         if not np.isfinite(values).all():
             raise ValueError("returns must be finite float32 numbers")
+        told = np.full((len(batch), 2), -1, np.int32) if origins is None else np.asarray(origins, np.int32)
+        if told.shape != (len(batch), 2):
+            raise ValueError(f"{len(batch)} states need as many origins, two numbers each, not {told.shape}")
 
         self._meter.finish()
         slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
         row = 0
         while row < len(batch):  # the loop is compiled; it comes back only for more entries to evict
             row = write_rows(
-                taken, values, keys, row, self.update == "max",
-                self._sizes, self._values, self._entry_ids, self._ticks, self._keys,
+                taken, values, keys, told, row, self.update == "max",
+                self._sizes, self._values, self._entry_ids, self._ticks, self._keys, self._origins, self._matched,
                 self._table.cells, self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
             )  # fmt: skip
             if row < len(batch):
@@ -256,8 +287,8 @@ class EpisodicMemory:
 
     @staticmethod
     def bytes_per_entry(dim: int, index: str = "exact") -> int:
-        """Bytes of one entry without the identity table: state, value, entry id, tick, key, index."""
-        return 4 * dim + 4 + 8 + 8 + 16 + index_bytes_per_entry(index, dim)
+        """Bytes of one entry without the identity table: state, value, entry id, tick, key, origin, matches, index."""
+        return 4 * dim + 4 + 8 + 8 + 16 + 8 + 4 + index_bytes_per_entry(index, dim)
 
     @classmethod
     def bytes_when_full(cls, n_actions: int, dim: int, capacity: int, index: str = "exact") -> int:
@@ -305,6 +336,8 @@ class EpisodicMemory:
             "entry_ids": self._entry_ids[actions, slots],
             "ticks": self._ticks[actions, slots],
             "keys": self._keys[actions, slots],
+            "origins": self._origins[actions, slots],
+            "matched": self._matched[actions, slots],
             **{f"index.{name}": tensor for name, tensor in self._index.tensors().items()},
         }
 
@@ -332,8 +365,9 @@ class EpisodicMemory:
             actions = np.repeat(np.arange(memory.n_actions), sizes)
             slots = np.concatenate([np.arange(size) for size in sizes])
             memory._sizes[:] = sizes
+            unknown = {"origins": np.full((len(actions), 2), -1, np.int32), "matched": np.zeros(len(actions), np.int32)}
             for name, array in memory._arrays().items():
-                given = tensors[name]
+                given = {**unknown, **tensors}[name]  # checkpoints of 0.1 have no origins
                 if given.dtype != array.dtype or given.shape != (len(actions), *array.shape[2:]):
                     raise ValueError(f"its tensor {name!r} does not fit its settings")
                 array[actions, slots] = given
@@ -383,7 +417,23 @@ class EpisodicMemory:
             "entry_ids": self._entry_ids,
             "ticks": self._ticks,
             "keys": self._keys,
+            "origins": self._origins,
+            "matched": self._matched,
         }
+
+    def _neighbours(self, action: int, slots: NDArray[np.int64], squared: NDArray[np.float64]) -> Neighbours:
+        found = slots[slots >= 0]
+        entries = self._entries(np.full(len(found), action), found)
+        return Neighbours(**vars(entries), distances=np.sqrt(squared[: len(found)]))
+
+    def _entries(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> Entries:
+        return Entries(
+            states=self._rows(actions, slots),
+            values=self._values[actions, slots],
+            entry_ids=self._entry_ids[actions, slots],
+            origins=self._origins[actions, slots],
+            matched=self._matched[actions, slots],
+        )
 
     def _check(
         self, states: ArrayLike | Seen, identities: Identities | None

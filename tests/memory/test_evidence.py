@@ -1,0 +1,170 @@
+"""Where entries come from, how often they were matched, and the entries behind every value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mfec.memory import EpisodicMemory
+
+INDEXES = ["exact", "cells", "cuda"]
+
+
+def filled(index: str = "exact", **options) -> EpisodicMemory:
+    """A memory of 300 states in 12 dimensions, told of 20 episodes."""
+    rng = np.random.default_rng(1)
+    memory = EpisodicMemory(3, 12, capacity=90, k=5, index=index, **options)
+    states = rng.standard_normal((300, 12)).astype(np.float32)
+    origins = np.stack([np.arange(300) // 15 + 1, 4 * (np.arange(300) % 15)], axis=1)
+    memory.write(states, rng.integers(0, 3, 300), rng.standard_normal(300), origins=origins)
+    return memory
+
+
+# -- Origins and matches ----------------------------------------------------------------------------------------------
+
+
+writes = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 1), st.integers(-3, 3), st.integers(1, 9)), min_size=1, max_size=60
+)
+
+
+@given(writes, st.sampled_from(["max", "replace"]), st.sampled_from([2, 6]))
+@settings(max_examples=60, deadline=None)
+def test_an_origin_stays_with_the_return_that_it_led_to(written, update, capacity):
+    """Against a dictionary, with an order of updates, in which an entry is (value, origin)."""
+    memory = EpisodicMemory(2, 1, capacity=capacity, k=1, update=update)
+    known: list[dict[int, tuple[float, int]]] = [{}, {}]
+    for state, action, value, episode in written:
+        memory.write([[state]], [action], [value], origins=[[episode, 10 * episode]])
+        before = known[action].pop(state, None)
+        stays = before is not None and update == "max" and before[0] >= value
+        entry = before if stays else (value, episode)
+        if before is None and len(known[action]) == capacity:
+            known[action].pop(next(iter(known[action])))  # least recently updated
+        known[action][state] = entry
+    for action, own in enumerate(known):
+        for state, (value, episode) in own.items():
+            nearest = memory.neighbours([state], action)
+            assert (nearest.values.tolist(), nearest.origins.tolist()) == ([value], [[episode, 10 * episode]])
+
+
+def test_matches_are_counted_for_look_ups_that_learn_and_no_others():
+    memory = EpisodicMemory(2, 1, capacity=2, k=1)
+    memory.write([[0.0], [0.0], [1.0]], [0, 1, 0], [1.0, 2.0, 3.0])
+    memory.estimate([[0.0], [0.0], [1.0], [0.5]])
+    memory.estimate([[0.0]], mark_used=False)
+    memory.evidence([[0.0]])
+    memory.neighbours([0.0], 0)
+    assert memory.neighbours([0.0], 0).matched.tolist() == [2]
+    assert memory.neighbours([0.0], 1).matched.tolist() == [2]
+    assert memory.neighbours([1.0], 0).matched.tolist() == [1]
+    memory.write([[5.0]], [0], [1.0])  # in the place of the state 0
+    assert memory.neighbours([5.0], 0).matched.tolist() == [0]
+
+
+def test_what_was_not_told_is_not_known():
+    memory = EpisodicMemory(1, 1, capacity=5, k=1)
+    memory.write([[0.0]], [0], [1.0])
+    assert memory.neighbours([0.0], 0).origins.tolist() == [[-1, -1]]
+    assert memory.entries_of_origins().tolist() == []
+    with pytest.raises(ValueError, match="origins"):
+        memory.write([[0.0]], [0], [1.0], origins=[1, 2])
+
+
+def test_origins_and_matches_survive_a_checkpoint(tmp_path):
+    memory = filled()
+    memory.estimate(memory.tensors()["states"][:40])
+    memory.save(tmp_path)
+    again = EpisodicMemory.load(tmp_path)
+    for name in ("origins", "matched"):
+        assert np.array_equal(memory.tensors()[name], again.tensors()[name])
+    assert again.tensors()["matched"].sum() >= 40
+
+
+def test_checkpoints_from_before_there_were_origins_are_read():
+    memory = filled()
+    tensors = {name: tensor for name, tensor in memory.tensors().items() if name not in ("origins", "matched")}
+    again = EpisodicMemory.restore(memory.settings(), tensors)
+    assert np.array_equal(again.tensors()["states"], memory.tensors()["states"])
+    assert set(again.tensors()["origins"].ravel().tolist()) == {-1}
+    assert set(again.tensors()["matched"].tolist()) == {0}
+
+
+# -- Evidence ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("few_neighbours", ["infinity", "mean", "zero"])
+@pytest.mark.parametrize("index", INDEXES)
+def test_evidence_is_what_estimate_and_neighbours_say(index, few_neighbours):
+    memory = filled(index, few_neighbours=few_neighbours)
+    rng = np.random.default_rng(2)
+    known = memory.tensors()["states"][::40]
+    before = memory.tensors()
+    for state in np.concatenate([known, rng.standard_normal((20, 12)).astype(np.float32)]):
+        estimates = memory.estimate(state[None], mark_used=False)
+        evidence = memory.evidence(state[None])
+        assert np.array([own.value for own in evidence], np.float32).tolist() == estimates.values[0].tolist()
+        assert [own.exact for own in evidence] == estimates.exact[0].tolist()
+        for action, own in enumerate(evidence):
+            near = memory.neighbours(state, action)
+            if own.exact:
+                assert near.distances[0] == 0.0
+                assert own.neighbours.entry_ids.tolist() == near.entry_ids[:1].tolist()
+                assert own.neighbours.values.tolist() == [own.value]
+                assert own.neighbours.distances.tolist() == [0.0]
+            else:
+                for name, array in vars(near).items():
+                    assert np.array_equal(getattr(own.neighbours, name), array), name
+                assert own.value == pytest.approx(near.values.astype(float).mean(), rel=1e-6)
+    after = memory.tensors()
+    assert all(np.array_equal(before[name], after[name]) for name in before)  # it has left no trace
+
+
+def test_evidence_of_an_action_without_entries():
+    memory = EpisodicMemory(2, 1, capacity=5, k=1)
+    memory.write([[0.0]], [1], [4.0])
+    tried, taken = memory.evidence([[0.0]])
+    assert (tried.value, tried.exact, len(tried.neighbours.values)) == (float("inf"), False, 0)
+    assert (taken.value, taken.exact, len(taken.neighbours.values)) == (4.0, True, 1)
+
+
+def test_evidence_is_about_one_state():
+    with pytest.raises(ValueError, match="one state, not 2"):
+        filled().evidence(np.zeros((2, 12)))
+
+
+# -- Samples ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_a_sample_is_of_entries_each_at_most_once(index):
+    memory = filled(index)
+    actions, drawn = memory.sample(100, np.random.default_rng(0))
+    assert len(set(zip(actions.tolist(), drawn.entry_ids.tolist(), strict=True))) == 100
+    for action, state, value, entry_id in zip(actions, drawn.states, drawn.values, drawn.entry_ids, strict=True):
+        near = memory.neighbours(state, action)
+        assert (near.entry_ids[0], near.values[0], near.distances[0]) == (entry_id, value, 0.0)
+    actions, drawn = memory.sample(10_000, np.random.default_rng(0))
+    assert len(actions) == len(memory)
+    assert np.bincount(actions).tolist() == memory.sizes.tolist()
+
+
+def test_a_sample_of_nothing_is_empty():
+    actions, drawn = EpisodicMemory(2, 3, capacity=5).sample(10, np.random.default_rng(0))
+    assert (len(actions), drawn.states.shape) == (0, (0, 3))
+
+
+def test_entries_are_found_by_their_episode():
+    memory = filled()
+    tensors = memory.tensors()
+    counts = memory.entries_of_origins()
+    assert counts.sum() == len(memory)
+    for episode in range(len(counts) + 1):
+        frames, keys = memory.seen_in(episode)
+        own = tensors["origins"][:, 0] == episode
+        assert sorted(frames.tolist()) == sorted(tensors["origins"][own, 1].tolist())
+        assert sorted(keys.tolist()) == sorted(tensors["keys"][own].tolist())
+        if episode < len(counts):
+            assert counts[episode] == own.sum()
