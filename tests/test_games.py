@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from functools import partial
@@ -209,9 +210,11 @@ def reference(n: int, total_frames: int, *, k: int, capacity: int, eviction: str
     memory = EpisodicMemory(n_actions, 64, k=k, capacity=capacity, eviction=eviction, index="exact")
     observations, lives, games, steps, scores = [None] * n, [0] * n, [-1] * n, [[] for _ in range(n)], [0.0] * n
     finished: deque[float] = deque(maxlen=100)
+    numbers, made, begun = [0] * n, [0] * n, itertools.count(1)  # of the games in all lanes, and frames of each
 
     def begin(lane: int) -> None:
         games[lane] += 1
+        numbers[lane], made[lane] = next(begun), 0
         key = (*env_seed.spawn_key, lane, games[lane])
         drawn = int(np.random.SeedSequence(env_seed.entropy, spawn_key=key).generate_state(1)[0] >> 1)
         given = drawn if games[lane] % envs[lane].reseed_every == 0 else None
@@ -238,13 +241,14 @@ def reference(n: int, total_frames: int, *, k: int, capacity: int, eviction: str
             shown, reward, terminated, truncated, info = envs[lane].step(np.array([action]))
             frames += 4
             observations[lane], scores[lane] = shown[0], scores[lane] + reward[0]
-            steps[lane].append((state, key, action, reward[0]))
+            steps[lane].append((state, key, action, reward[0], (numbers[lane], made[lane])))
+            made[lane] += 4
             over = bool(terminated[0] or truncated[0])
             if over or info["lives"][0] < lives[lane]:
                 ret = 0.0
-                for state, key, action, reward in reversed(steps[lane]):
+                for state, key, action, reward, origin in reversed(steps[lane]):
                     ret = reward + ret
-                    memory.write(state[None], [action], [ret], key[None])
+                    memory.write(state[None], [action], [ret], key[None], [origin])
                 steps[lane] = []
             lives[lane] = info["lives"][0]
             if over:

@@ -35,6 +35,7 @@ from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.envs.spaces import describe_spaces, spaces_from
 from mfec.episode import Episode
+from mfec.explanation import Explanation
 from mfec.games import BadEnvironmentData, Decision, GamesInProgress
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
@@ -135,13 +136,14 @@ class MFEC:
                 began = time.perf_counter()
                 estimates = self.memory.estimate(states, keys)  # Eq. 2 for every action
                 self.tally.lookup_seconds += time.perf_counter() - began
-                actions = self._choose(estimates.values, self.config.epsilon, self._exploration, self._ties)
+                actions, _ = self.choose(estimates.values, self.config.epsilon, self._exploration, self._ties)
                 # An embedding may still be at work when it returns; after the estimate, its states are there.
                 games.send(Decision(np.asarray(states), keys, actions, estimates.exact))
 
             # While those lanes step, the next group's last step is taken in. A single group is its own next.
             if games.turn in games.in_flight:
                 decision, step = games.receive(self.frames)
+                callback.on_steps(self, games.steps(decision, step))
                 self.tally.count(decision.exact[step.valid], decision.actions[step.valid])
                 for lane, state, key, action, reward, ended, lives in games.outcomes(decision, step):
                     self.frames += lanes.frame_skip
@@ -149,7 +151,7 @@ class MFEC:
                     episode.append(state, key, action, reward)
                     lost_life = lives is not None and lives < episode.lives
                     if ended or (lost_life and self.config.episode == "life"):
-                        self._update(episode)
+                        self._update(episode, lanes.frame_skip)
                     if lives is not None:
                         episode.lives = lives
                     if ended:
@@ -158,22 +160,25 @@ class MFEC:
             callback.on_step(self)
         return self
 
-    def _update(self, episode: Episode) -> None:
+    def _update(self, episode: Episode, frame_skip: int) -> None:
         """Write an episode into the memory, last step first (Eq. 1)."""
         states, keys, actions, returns = episode.backwards(self.config.gamma)
         began = time.perf_counter()
-        self.memory.write(states, actions, returns, keys)
+        self.memory.write(states, actions, returns, keys, episode.origins(frame_skip))
         self.tally.write_seconds += time.perf_counter() - began
         episode.forget_steps()
 
-    def _choose(
+    def choose(
         self,
         values: NDArray[np.float32],
         epsilon: float,
         exploration: np.random.Generator,
         ties: np.random.Generator | None,
-    ) -> NDArray[np.int64]:
-        """Actions of the highest value, or with probability epsilon any. Without `ties` the first of equals."""
+    ) -> tuple[NDArray[np.int64], list[bool]]:
+        """Actions of the highest value, or with probability epsilon any; and which of them are any.
+
+        values: float32 (n, n_actions). Without `ties` the first of equals is taken.
+        """
         actions = []
         explore = (exploration.random(len(values)) < epsilon).tolist()
         draws = ties if self.config.ties == "random" else None
@@ -185,7 +190,7 @@ class MFEC:
                 best = [action for action, value in enumerate(row) if value == highest]
                 action = best[draws.integers(len(best))]
             actions.append(exploration.integers(self.n_actions) if exploring else action)
-        return np.array(actions, np.int64)
+        return np.array(actions, np.int64), explore
 
     # -- Acting -------------------------------------------------------------------------------------------------------
 
@@ -212,12 +217,23 @@ class MFEC:
         batch = observations[None] if single else observations
         values = self.memory.estimate(self._embed(batch), array_keys(batch), mark_used=False).values
         if deterministic:
-            actions = self._choose(values, 0.0, self._playing, None)
+            actions, _ = self.choose(values, 0.0, self._playing, None)
         else:
             rng = rng or self._playing
-            actions = self._choose(values, self.config.epsilon if epsilon is None else epsilon, rng, rng)
+            actions, _ = self.choose(values, self.config.epsilon if epsilon is None else epsilon, rng, rng)
         actions = actions + int(self.action_space.start)
         return (actions[0] if single else actions), None
+
+    def explain(self, observation: NDArray[Any] | int) -> Explanation:
+        """What every action is worth in one observation, and the very memories that say so. They stay as they are.
+
+        The values are those of `memory.estimate`. It prints as a table.
+        """
+        batch = np.asarray(observation, self.observation_space.dtype)[None]
+        if batch.shape[1:] != self.observation_space.shape:
+            raise ValueError(f"an observation has the shape {self.observation_space.shape} here, not {batch.shape[1:]}")
+        evidence = self.memory.evidence(self._embed(batch), array_keys(batch))
+        return Explanation(tuple(evidence), int(self.action_space.start))
 
     # -- Storage ------------------------------------------------------------------------------------------------------
 
@@ -274,7 +290,7 @@ class MFEC:
             agent._exploration.bit_generator.state = state["exploration"]
             agent._ties.bit_generator.state = state["ties"]
             agent._playing.bit_generator.state = state["playing"]
-            agent._in_progress.restore(state["games_in_progress"], tensors["episodes"])
+            agent._in_progress.restore(state["games_in_progress"], tensors["episodes"], ended=agent.games)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is no complete agent: {error}") from None
         if env is not None:
@@ -294,12 +310,37 @@ class MFEC:
         """Number of actions."""
         return int(self.action_space.n)
 
-    def _embed(self, observations: NDArray[Any]) -> NDArray[np.float32] | Seen:
-        if self._embeds_on_device:
-            return Seen(observations.reshape(len(observations), -1))
+    @property
+    def games_begun(self) -> int:
+        """Games that were begun, whether they have ended or not."""
+        return self._in_progress.begun
+
+    @property
+    def games_in_progress(self) -> dict[int, int]:
+        """Steps so far of the games that have not ended, by their numbers."""
+        return {episode.number: episode.steps for episode in self._in_progress.episodes}
+
+    @property
+    def frame_skip(self) -> int:
+        """Frames in a step."""
+        lanes = self._in_progress.lanes
+        return 1 if lanes is None else lanes.frame_skip
+
+    @property
+    def env_seed(self) -> np.random.SeedSequence:
+        """What the seeds of all games are made of."""
+        return self._env_seed
+
+    def states(self, observations: NDArray[Any]) -> NDArray[np.float32]:
+        """The states, float32 (n, dim), of observations (n, ...)."""
         if isinstance(self.observation_space, spaces.Discrete):
             observations = observations - int(self.observation_space.start)
         return self.embedding(observations)
+
+    def _embed(self, observations: NDArray[Any]) -> NDArray[np.float32] | Seen:
+        if self._embeds_on_device:
+            return Seen(observations.reshape(len(observations), -1))
+        return self.states(observations)
 
     def _hand_over_embedding(self) -> bool:
         """Let the device make states of bytes, if the memory is on one: a picture then crosses over once."""

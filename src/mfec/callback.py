@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,22 @@ class Game:
     episode: int  # number of the game, from 1
     score: float  # undiscounted sum of raw rewards
     length_frames: int
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What the m lanes of a group have just seen, done and got."""
+
+    lanes: slice
+    numbers: list[int]  # of their games, from 1, as they began
+    at: list[int]  # steps of these games before this one
+    games: list[int] | None  # how many games each lane had begun before; None where games cannot be brought back
+    frame_skip: int
+    observations: NDArray[Any]  # (m, ...), seen before the step; nobody writes into them later
+    actions: NDArray[np.int64]  # (m,), from 0
+    rewards: NDArray[np.float64]  # (m,)
+    ended: NDArray[np.bool_]  # (m,)
+    valid: NDArray[np.bool_]  # (m,): False where an environment only reset itself
 
 
 @dataclass
@@ -51,6 +67,9 @@ class Callback:
 
     def on_game(self, agent: MFEC, game: Game) -> None:
         """A game has ended and its episode is in the memory."""
+
+    def on_steps(self, agent: MFEC, steps: Steps) -> None:
+        """A group of lanes has made a step, of which the agent's own counts and the memory do not know yet."""
 
     def on_step(self, agent: MFEC) -> None:
         """A group of lanes has made a step; the agent is in a state that can be saved."""
@@ -99,5 +118,7 @@ class Watcher(Protocol):
     """A callback for any learner."""
 
     def on_game(self, agent: Learner, game: Game) -> None: ...
+
+    def on_steps(self, agent: MFEC, steps: Steps) -> None: ...
 
     def on_step(self, agent: Learner) -> None: ...

@@ -20,6 +20,7 @@ class Episode:
     score: float = 0.0  # of the game so far
     steps: int = 0  # of the game so far
     lives: int = 0
+    number: int = -1  # of the game, from 1, as they began; -1 where it is not known
 
     def append(self, state: NDArray[np.float32], key: NDArray[np.uint64], action: int, reward: float) -> None:
         """One step: the state with its key, the action taken there, and the reward that followed."""
@@ -42,13 +43,19 @@ class Episode:
         actions = np.array(self.actions[::-1])
         return np.array(self.states[::-1]), np.array(self.keys[::-1]), actions, np.array(returns, np.float64)
 
+    def origins(self, frame_skip: int) -> NDArray[np.int32]:
+        """Number and frame of the game at each step, int32 (n, 2), the last step first."""
+        frames = frame_skip * np.arange(self.steps - 1, self.steps - 1 - len(self.actions), -1)
+        return np.stack([np.full(len(frames), self.number), frames], axis=1).astype(np.int32)
+
     def forget_steps(self) -> None:
         """Begin a new episode of the same game."""
         self.states, self.keys, self.actions, self.rewards = [], [], [], []
 
     def summary(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the steps."""
-        return {"score": self.score, "steps": self.steps, "lives": self.lives, "length": len(self.actions)}
+        own = {"score": self.score, "steps": self.steps, "lives": self.lives, "number": self.number}
+        return {**own, "length": len(self.actions)}
 
 
 def episode_tensors(episodes: list[Episode], dim: int) -> dict[str, NDArray[Any]]:
@@ -77,6 +84,7 @@ def restore_episodes(saved: dict[str, Any] | None, tensors: dict[str, NDArray[An
                 score=lane["score"],
                 steps=lane["steps"],
                 lives=lane["lives"],
+                number=lane.get("number", -1),  # checkpoints of 0.1 have none
             )
         )
     return episodes

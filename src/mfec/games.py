@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.callback import Steps
 from mfec.envs.lanes import LaneError, Lanes, Step
 from mfec.episode import Episode, episode_tensors, restore_episodes
 from mfec.errors import MfecError
@@ -40,6 +41,7 @@ class GamesInProgress:
     def __init__(self) -> None:
         self.lanes: Lanes | None = None
         self.episodes: list[Episode] = []
+        self.begun = 0  # games, by all lanes
         self.turn = 0  # the group that decides next
         self.in_flight: dict[int, Decision] = {}  # by group
         self._to_restore: dict[str, Any] | None = None
@@ -90,6 +92,17 @@ class GamesInProgress:
             raise BadEnvironmentData(f"the environment returned {what} after frame {frames}")
         return self.in_flight.pop(self.turn), step
 
+    def steps(self, decision: Decision, step: Step) -> Steps:
+        """What the group whose turn it is has seen, done and got, before its episodes are told."""
+        assert self.lanes is not None
+        own = self.lanes.groups[self.turn]
+        episodes = self.episodes[own]
+        return Steps(
+            own, [episode.number for episode in episodes], [episode.steps for episode in episodes],
+            None if self.lanes.games is None else self.lanes.games[own].tolist(), self.lanes.frame_skip,
+            self.lanes.before(self.turn), decision.actions, step.rewards, step.ended, step.valid,
+        )  # fmt: skip
+
     def outcomes(
         self, decision: Decision, step: Step
     ) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.uint64], int, float, bool, int | None]]:
@@ -116,7 +129,8 @@ class GamesInProgress:
         assert self.lanes is not None
         lives = self.lanes.begin(mask)
         for lane in np.flatnonzero(mask):
-            self.episodes[lane] = Episode(lives=int(lives[lane]) if lives is not None else 0)
+            self.begun += 1
+            self.episodes[lane] = Episode(lives=int(lives[lane]) if lives is not None else 0, number=self.begun)
         self._refuse_bad_start(frames)
 
     def _refuse_bad_start(self, frames: int) -> None:
@@ -146,6 +160,7 @@ class GamesInProgress:
             "observations": array_keys(self.lanes.observations).tolist(),
             "lanes": [episode.summary() for episode in self.episodes],
             "groups": _bounds(self.lanes),
+            "begun": self.begun,
             "turn": self.turn,
             "in_flight": list(self.in_flight),
         }
@@ -157,9 +172,14 @@ class GamesInProgress:
             tensors |= {f"in_flight.{group}.{name}": array for name, array in vars(decision).items()}
         return tensors
 
-    def restore(self, saved: dict[str, Any] | None, tensors: dict[str, NDArray[Any]]) -> None:
-        """Take over the games of which `summary()` and `tensors()` were kept; `start` brings the lanes there."""
+    def restore(self, saved: dict[str, Any] | None, tensors: dict[str, NDArray[Any]], *, ended: int) -> None:
+        """Take over the games of which `summary()` and `tensors()` were kept; `start` brings the lanes there.
+
+        ended: games that had ended then.
+        """
         self._to_restore = saved
+        in_progress = len(saved["lanes"]) if saved else 0
+        self.begun = (saved or {}).get("begun", ended + in_progress)  # checkpoints of 0.1 have no such number
         self.episodes = restore_episodes(saved, tensors)
         if saved is not None:
             self.turn = saved.get("turn", 0)

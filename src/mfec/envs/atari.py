@@ -131,6 +131,10 @@ class Atari(gymnasium.Env[Observation, np.int64]):
         ended, cut_off = self._ale.game_over(), self._frames >= self._max_frames
         return self._observe(), float(reward), ended, cut_off, {"lives": self._ale.lives()}
 
+    def get_action_meanings(self) -> list[str]:
+        """What the actions do, as Gymnasium's own Atari games say it (`UPRIGHT`)."""
+        return [action.name for action in self._actions]
+
     def render(self) -> NDArray[np.uint8]:
         """The screen in colour, uint8 (210, 160, 3)."""
         return np.asarray(self._ale.getScreenRGB(), np.uint8)

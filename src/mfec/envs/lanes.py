@@ -55,6 +55,13 @@ class Lanes(Protocol):
     def shown(self, group: int) -> NDArray[Any]:
         """What the lanes of a group show now, (m, ...): an array that no later step writes into."""
 
+    def before(self, group: int) -> NDArray[Any]:
+        """What the lanes of a group showed before their last step, (m, ...)."""
+
+    @property
+    def games(self) -> NDArray[np.int64] | None:
+        """Numbers of the lanes' games, (n,), from 0; None where games cannot be brought back."""
+
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
         """Begin a new game in the lanes of the mask; returns lives, (n,), where the environment tells.
 
@@ -93,19 +100,24 @@ class SteppedInGroups(Protocol):
         """What `step` returns, for the lanes `groups[group]`."""
 
 
-def make_lanes(env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> Lanes:
-    """Lanes over a Gymnasium environment or vector environment."""
+def make_lanes(
+    env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any], seed: np.random.SeedSequence, *, first_lane: int = 0
+) -> Lanes:
+    """Lanes over a Gymnasium environment or vector environment.
+
+    first_lane: the number of the first one, where these are some lanes of a run with more of them.
+    """
     if isinstance(env, VectorEnv):
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        return VectorLanes(env, seed) if mode == AutoresetMode.DISABLED else AutoresetLanes(env, seed)
-    return SingleLane(env, seed)
+        return VectorLanes(env, seed, first_lane) if mode == AutoresetMode.DISABLED else AutoresetLanes(env, seed)
+    return SingleLane(env, seed, first_lane)
 
 
 class SingleLane(RecordedGroups):
     """One Gymnasium environment."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], seed: np.random.SeedSequence) -> None:
-        super().__init__([slice(0, 1)], seed, 1)
+    def __init__(self, env: gymnasium.Env[Any, Any], seed: np.random.SeedSequence, first_lane: int = 0) -> None:
+        super().__init__([slice(0, 1)], seed, 1, first_lane)
         self._env = env
         self._everyone = np.ones(1, np.bool_)
         self.observation_space = observations_of(env.observation_space)
@@ -127,8 +139,7 @@ class SingleLane(RecordedGroups):
         return _step(np.array([reward]), over, np.array([bool(truncated)]), info, self._everyone)
 
     def restore(self, history: dict[str, Any]) -> None:
-        self._record.rewind(0, history["games"][0])
-        self.begin(self._everyone)
+        self.begin_game(0, history["games"][0])
         for action in history["actions"][0]:
             self.send(0, np.array([action]))
             self.receive(0)
@@ -137,11 +148,11 @@ class SingleLane(RecordedGroups):
 class VectorLanes(RecordedGroups):
     """A vector environment whose lanes begin games when told to (autoreset off)."""
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> None:
+    def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence, first_lane: int = 0) -> None:
         # A wrapper may change what a step shows, so only a bare environment is stepped in its groups.
         self._in_groups = env if isinstance(env, SteppedInGroups) and env.unwrapped is env else None
         groups = [slice(0, env.num_envs)] if self._in_groups is None else self._in_groups.groups
-        super().__init__(groups, seed, int(getattr(env.unwrapped, "reseed_every", 1)))
+        super().__init__(groups, seed, int(getattr(env.unwrapped, "reseed_every", 1)), first_lane)
         self._env = env
         self.observation_space = observations_of(env.single_observation_space)
         self.action_space = actions_of(env.single_action_space)
@@ -183,10 +194,7 @@ class VectorLanes(RecordedGroups):
         for tick in range(longest + 1):
             for lane, own in enumerate(actions):
                 if tick == longest - len(own):
-                    only = np.arange(self.n) == lane
-                    self._record.rewind(lane, games[lane])
-                    while self._record.games[lane] < games[lane]:
-                        self.begin(only)
+                    self.begin_game(lane, games[lane])
             if tick < longest:
                 started = [len(own) - longest + tick for own in actions]
                 chosen = [own[i] if i >= 0 else 0 for own, i in zip(actions, started, strict=True)]

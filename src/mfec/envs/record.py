@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 class Record:
     """Seeds and histories of n lanes."""
 
-    def __init__(self, n: int, seed: np.random.SeedSequence, reseed_every: int) -> None:
+    def __init__(self, n: int, seed: np.random.SeedSequence, reseed_every: int, first_lane: int = 0) -> None:
         self._seed = seed
         self._reseed_every = reseed_every
+        self._first_lane = first_lane  # where these are some lanes of a run
         self.games = np.full(n, -1, np.int64)  # number of the lane's game, from 0
         self.actions: list[list[int]] = [[] for _ in range(n)]
 
@@ -21,7 +22,7 @@ class Record:
         """Seed for the game that the lane begins; None where it goes on from the seed of an earlier one."""
         if self.games[lane] % self._reseed_every:
             return None
-        key = (*self._seed.spawn_key, lane, int(self.games[lane]))
+        key = (*self._seed.spawn_key, self._first_lane + lane, int(self.games[lane]))
         return int(np.random.SeedSequence(self._seed.entropy, spawn_key=key).generate_state(1)[0] >> 1)
 
     def begin(self, lane: int) -> int | None:
@@ -72,6 +73,15 @@ class Groups:
         """Keep the actions; an environment that steps as a whole does so when it is received."""
         self._sent[group] = actions
 
+    @property
+    def games(self) -> NDArray[np.int64] | None:
+        """Numbers of the lanes' games, from 0, where they can be brought back."""
+        return None
+
+    def before(self, group: int) -> NDArray[Any]:
+        """What the lanes of a group showed before their last step, (m, ...)."""
+        return self._before[group]
+
     def retract(self, group: int) -> None:
         """Show what was shown before the last step."""
         self._shown[group] = self._before[group]
@@ -84,9 +94,16 @@ class Groups:
 class RecordedGroups(Groups):
     """Lanes that keep a record, so that their games can be brought back."""
 
-    def __init__(self, groups: list[slice], seed: np.random.SeedSequence, reseed_every: int) -> None:
+    def __init__(
+        self, groups: list[slice], seed: np.random.SeedSequence, reseed_every: int, first_lane: int = 0
+    ) -> None:
         super().__init__(groups)
-        self._record = Record(self.n, seed, reseed_every)
+        self._record = Record(self.n, seed, reseed_every, first_lane)
+
+    @property
+    def games(self) -> NDArray[np.int64] | None:
+        """Numbers of the lanes' games, from 0."""
+        return self._record.games
 
     def retract(self, group: int) -> None:
         """Take the last step out of the history, too."""
@@ -96,6 +113,17 @@ class RecordedGroups(Groups):
     def history(self) -> dict[str, Any] | None:
         """What `restore` needs."""
         return self._record.history()
+
+    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+        """Begin games in the lanes of the mask."""
+        raise NotImplementedError
+
+    def begin_game(self, lane: int, game: int) -> None:
+        """Begin the lane's game of that number, by way of those since the last one that began on a seed."""
+        only = np.arange(self.n) == lane
+        self._record.rewind(lane, game)
+        while self._record.games[lane] < game:
+            self.begin(only)
 
     def step_made(self, group: int, observations: NDArray[Any]) -> None:
         """The step of a group in flight has led to these observations."""

@@ -92,6 +92,10 @@ class Labyrinth(gymnasium.Env[Observation, np.int64]):
         self._simulation.step(slice(0, 1), np.array([action], np.int64), self.frame_skip, *outcome)
         return picture[0], float(self._reward[0]), bool(self._terminated[0]), bool(self._truncated[0]), {}
 
+    def get_action_meanings(self) -> list[str]:
+        """What the actions do."""
+        return list(ACTIONS)
+
     def render(self) -> NDArray[np.uint8]:
         """What the player sees, in colour, uint8 (height, width, 3)."""
         return self._simulation.photograph(0, *self._size)

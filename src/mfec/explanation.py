@@ -1,0 +1,84 @@
+"""Why an agent values actions as it does: the memories behind each value, as data and as a table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.memory import Evidence
+
+COLUMNS = ("action", "value", "comes from", "memory", "distance", "episode", "frame", "matched")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The values of all actions in one state, each with the memories that it comes from.
+
+    Attributes:
+        actions: one `Evidence` for each action: its value, whether that is an exact match, and its neighbours.
+        first_action: the number of the first one, as the environment counts.
+
+    `print` shows it as a table, one line for each memory.
+    """
+
+    actions: tuple[Evidence, ...]
+    first_action: int = 0
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """The value of every action, float32 (n_actions,); infinity stands for an action that is to be tried."""
+        return np.array([evidence.value for evidence in self.actions], np.float32)
+
+    @property
+    def exact(self) -> NDArray[np.bool_]:
+        """Which values are exact matches, bool (n_actions,)."""
+        return np.array([evidence.exact for evidence in self.actions])
+
+    @property
+    def highest(self) -> list[int]:
+        """The actions of the highest value, from 0; the agent takes one of them unless it explores."""
+        return np.flatnonzero(self.values == self.values.max()).tolist()
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [COLUMNS]
+        for action, evidence in enumerate(self.actions):
+            mark = "* " if action in self.highest else ""
+            head = (f"{mark}{self.first_action + action}", _number(evidence.value), _source(evidence))
+            memories = _memories(evidence) or [("-",) * 5]
+            rows += [(*(head if line == 0 else ("",) * 3), *memory) for line, memory in enumerate(memories)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                text.ljust(width) if i == 2 else text.rjust(width) for i, (text, width) in enumerate(cells)
+            ).rstrip()
+            for cells in (zip(row, widths, strict=True) for row in rows)
+        ]
+        return "\n".join(
+            [*lines, "* highest value; memory: its value; matched: how often exactly this state came again"]
+        )
+
+
+def _source(evidence: Evidence) -> str:
+    found = len(evidence.neighbours.values)
+    if evidence.exact:
+        return "exact match"
+    if math.isinf(evidence.value):
+        return "not tried enough"
+    return f"mean of {found}" if found else "nothing yet"
+
+
+def _memories(evidence: Evidence) -> list[tuple[str, ...]]:
+    near = evidence.neighbours
+    return [
+        (_number(value), f"{distance:.4g}", *("-" if part < 0 else str(part) for part in origin), str(matched))
+        for value, distance, origin, matched in zip(
+            near.values.tolist(), near.distances.tolist(), near.origins.tolist(), near.matched.tolist(), strict=True
+        )
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.6g}"
