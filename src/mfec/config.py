@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
+FRAMES_LIMIT_GB = 1.0  # of frames that a run keeps, if it keeps any
 
 EmbeddingName = Literal["auto", "random_projection", "vae", "identity"]
 IndexName = Literal["exact", "cells", "graph", "cuda", "auto"]

@@ -44,6 +44,7 @@ class RunDirectory:
         self.episodes_file = self.path / "episodes.csv"
         self.progress_file = self.path / "progress.csv"
         self.checkpoint = self.path / "checkpoint"
+        self.history = self.path / "history"
         self.curve = self.path / "curve.png"
         self.video = self.path / "video.mp4"
         self.vae = self.path / "vae"  # where the run trains one of its own

@@ -87,7 +87,7 @@ def test_each_run_has_its_own_directory_beside_a_common_curve(games):
         assert run.read_config() == RunConfig(env, 1200, 0, agent, EnvConfig(n_envs=n_envs, max_frames=400))
         assert MFEC.load(run.checkpoint).games == len(run.episodes()["frames"])
         names = {path.name for path in run.path.iterdir() if not path.name.startswith("events.")}
-        assert names == {"config.toml", "episodes.csv", "progress.csv", "checkpoint"}
+        assert names == {"config.toml", "episodes.csv", "progress.csv", "checkpoint", "history"}
 
 
 def test_seeds_of_several_environments_of_which_one_was_begun_alone_with_exact_search(carts, tmp_path, capsys):

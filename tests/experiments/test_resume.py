@@ -16,6 +16,7 @@ import pytest
 
 from mfec import MFEC, EpisodicMemory
 from mfec.cli import main
+from mfec.history import History
 from mfec.run_directory import RunDirectory
 
 from .stopping import CLOCKS, ask_to_stop, games_of, wait_for
@@ -23,13 +24,31 @@ from .stopping import CLOCKS, ask_to_stop, games_of, wait_for
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where `mfec` is
 
 
-def outcome(out: Path) -> tuple[str, dict[str, list[float]], dict[str, str]]:
-    """What two equal runs have in common: games, progress without the clocks, and the memory, bit for bit."""
+def outcome(out: Path) -> tuple[str, dict[str, list[float]], dict[str, str], dict[int, tuple[object, ...]]]:
+    """What two equal runs have in common: games, progress without clocks, memory and history, bit for bit."""
     run = RunDirectory(out)
     progress = {name: column for name, column in run.progress().items() if name not in CLOCKS}
     tensors = MFEC.load(run.checkpoint).memory.tensors()
     memory = {name: hashlib.sha256(tensor.tobytes()).hexdigest() for name, tensor in tensors.items()}
-    return run.episodes_file.read_text(), progress, memory
+    return run.episodes_file.read_text(), progress, memory, lived(run)
+
+
+def lived(run: RunDirectory) -> dict[int, tuple[object, ...]]:
+    """Every episode: lane, game, when it began, actions, rewards, and kept frames where they are 84x84."""
+    history = History(run.history)
+    assert len(history) > 0
+    episodes = {}
+    for number in range(1, len(history) + 1):
+        episode = history.episode(number)
+        assert episode.whole
+        kept = {}
+        for first, end in history.kept(number):
+            for step in range(first, end):
+                begins, frames = history.frames(number, step, (84, 84))
+                kept[step] = hashlib.sha256(frames[step - begins].tobytes()).hexdigest()
+        actions, rewards = episode.actions.tolist(), episode.rewards.tolist()
+        episodes[number] = (episode.lane, episode.game, episode.begun, episode.ended, actions, rewards, kept)
+    return episodes
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -65,11 +84,11 @@ def train_with_kills(arguments: list[str], out: Path, kills: int, moments: rando
 
 
 @pytest.mark.parametrize(("kills", "settings"), [
-    (3, ["--n-envs", "1"]),
+    (3, ["--n-envs", "1", "--keep-frames"]),
     (2, ["--n-envs", "1", "--eviction", "used", "--capacity", "60"]),
     (2, ["--n-envs", "8", "--eviction", "used", "--capacity", "60", "--max-frames", "900", "--episode", "game"]),
     (2, ["--n-envs", "8", "--index", "cells", "--max-frames", "900"]),
-    (2, ["--n-envs", "3", "--eviction", "used", "--capacity", "60", "--max-frames", "900"]),
+    (2, ["--n-envs", "3", "--eviction", "used", "--capacity", "60", "--max-frames", "900", "--keep-frames"]),
 ])  # fmt: skip
 def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(tmp_path, kills, settings):
     arguments = ["qbert", "--total-frames", "12000", "--checkpoint-frames", "1200", *settings]
@@ -77,6 +96,7 @@ def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(tmp_path, kil
     assert main(["train", *arguments, "--out", str(tmp_path / "whole")]) == 0
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "whole")
     assert games_of(tmp_path / "whole") >= 4
+    assert ("--keep-frames" in settings) == all(kept for *_, kept in lived(RunDirectory(tmp_path / "whole")).values())
     assert len(RunDirectory(tmp_path / "whole").progress()["frames"]) == 1
 
 

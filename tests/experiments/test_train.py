@@ -68,11 +68,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return RunDirectory(out)
 
 
-def test_a_run_directory_holds_settings_tables_checkpoint_events_a_curve_and_a_video(finished):
+def test_a_run_directory_holds_settings_tables_checkpoint_history_events_a_curve_and_a_video(finished):
     names = sorted(path.name for path in finished.path.iterdir())
     assert names[:5] == ["checkpoint", "config.toml", "curve.png", "episodes.csv", names[4]]
     assert names[4].startswith("events.out.tfevents.")
-    assert names[5:] == ["progress.csv", "video.mp4"]
+    assert names[5:] == ["history", "progress.csv", "video.mp4"]
 
 
 def test_settings_are_resolved(finished):

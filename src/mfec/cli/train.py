@@ -17,6 +17,7 @@ from mfec.cli.vae import draw_vae
 from mfec.command_line import Options, as_arguments, options_of
 from mfec.config import (
     CHECKPOINT_FRAMES,
+    FRAMES_LIMIT_GB,
     A2CConfig,
     AgentConfig,
     AlgorithmName,
@@ -64,6 +65,11 @@ class Train:
     """Go on from the last checkpoint in OUT; begin where there is none."""
     checkpoint_frames: int = CHECKPOINT_FRAMES
     """Frames between two checkpoints."""
+    keep_frames: bool = False
+    """Keep the frames of MFEC's episodes in OUT/history, so that `mfec inspect` need not play them again: on Atari 100
+    to 250 bytes each. Actions and rewards are always kept."""
+    frames_limit_gb: Annotated[float, arg(metavar="GB")] = FRAMES_LIMIT_GB
+    """Gigabytes of kept frames; beyond them, those of episodes that the memory has the least of go."""
     video: bool = True
     """At the end, film a game into OUT/video.mp4, where the environment can be drawn."""
     ignore_memory_limit: bool = False
@@ -163,6 +169,8 @@ def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -
             out,
             resume=command.resume,
             checkpoint_frames=command.checkpoint_frames,
+            keep_frames=command.keep_frames,
+            frames_limit_gb=command.frames_limit_gb,
             ignore_memory_limit=command.ignore_memory_limit,
             console=console,
         )
@@ -233,6 +241,8 @@ def _train_fleet(command: Train, runs: Runs, console: Console) -> dict[str, str]
         members,
         resume=command.resume,
         checkpoint_frames=command.checkpoint_frames,
+        keep_frames=command.keep_frames,
+        frames_limit_gb=command.frames_limit_gb,
         ignore_memory_limit=command.ignore_memory_limit,
         console=console,
     )
@@ -256,6 +266,10 @@ def _settings(command: Train, configs: Sequence[RunConfig]) -> list[str]:
         options |= options_of(replace(config, agent=as_given))
     if command.checkpoint_frames != CHECKPOINT_FRAMES:
         options["checkpoint-frames"] = str(command.checkpoint_frames)
+    if command.keep_frames:
+        options["keep-frames"] = None
+    if command.frames_limit_gb != FRAMES_LIMIT_GB:
+        options["frames-limit-gb"] = str(command.frames_limit_gb)
     if not command.video:
         options["no-video"] = None
     if command.ignore_memory_limit:

@@ -25,7 +25,7 @@ from typing import Any
 
 from rich.console import Console
 
-from mfec.config import CHECKPOINT_FRAMES, RunConfig
+from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, RunConfig
 from mfec.device.service import PipeChannel, Service
 from mfec.errors import MfecError
 from mfec.experiments.display import LOG, LogTo, Progress
@@ -55,6 +55,8 @@ def train_fleet(
     *,
     resume: bool = False,
     checkpoint_frames: int = CHECKPOINT_FRAMES,
+    keep_frames: bool = False,
+    frames_limit_gb: float = FRAMES_LIMIT_GB,
     ignore_memory_limit: bool = False,
     console: Console | None = None,
 ) -> None:
@@ -78,7 +80,13 @@ def train_fleet(
             for member in members:
                 member.outcome = "stopped"
             return
-    _Fleet(members, service, console).train(resume, checkpoint_frames)
+    options = {
+        "resume": resume,
+        "checkpoint_frames": checkpoint_frames,
+        "keep_frames": keep_frames,
+        "frames_limit_gb": frames_limit_gb,
+    }
+    _Fleet(members, service, console).train(options)
 
 
 class _Fleet:
@@ -94,7 +102,7 @@ class _Fleet:
         self._last_look_up = 0.0
         self._stopping = False
 
-    def train(self, resume: bool, checkpoint_frames: int) -> None:
+    def train(self, options: dict[str, Any]) -> None:
         context = multiprocessing.get_context("spawn")  # a fork of a process that has a GPU would break
         resource_tracker.ensure_running()  # starting it would let signals through that are held back
         # One thread each: the processes share the cores already.
@@ -102,7 +110,7 @@ class _Fleet:
         os.environ["MFEC_THREADS"] = threads or "1"
         try:
             with passing_on(self._stop):
-                self._start_all(context, resume, checkpoint_frames)
+                self._start_all(context, options)
                 with FleetDisplay(self._members, self._console) as display:
                     while self._of_pipe:
                         self._serve(display)
@@ -113,13 +121,13 @@ class _Fleet:
                 process.kill()  # all have ended, unless an error came: then nobody serves them any more
                 process.join()
 
-    def _start_all(self, context: Any, resume: bool, checkpoint_frames: int) -> None:
+    def _start_all(self, context: Any, options: dict[str, Any]) -> None:
         for member in self._members:
             if self._stopping:
                 member.outcome = "stopped"
                 continue
             ours, theirs = context.Pipe()
-            arguments = (theirs, member.config, member.out, resume, checkpoint_frames)
+            arguments = (theirs, member.config, member.out, options)
             process = context.Process(target=_play, args=arguments, daemon=True)
             self._processes[member.name] = start_unheard(process)
             theirs.close()
@@ -174,8 +182,8 @@ class _Fleet:
                 os.kill(process.pid, ASK_TO_STOP)
 
 
-def _play(pipe: Connection[Any, Any], config: RunConfig, out: Path, resume: bool, checkpoint_frames: int) -> None:
-    """One run, in its own process."""
+def _play(pipe: Connection[Any, Any], config: RunConfig, out: Path, options: dict[str, Any]) -> None:
+    """One run, in its own process; options as for `train`."""
     hear_at_once()
     from mfec.experiments.train import train
 
@@ -184,8 +192,7 @@ def _play(pipe: Connection[Any, Any], config: RunConfig, out: Path, resume: bool
         train(
             config,
             out,
-            resume=resume,
-            checkpoint_frames=checkpoint_frames,
+            **options,
             ignore_memory_limit=True,  # all runs together were looked at before
             console=Console(file=_Lines(pipe), width=200),
             device=PipeChannel(pipe, config.agent.device),

@@ -13,18 +13,21 @@ import numpy as np
 from rich.console import Console
 
 from mfec.agent import MFEC, AnyEnv, BadEnvironmentData
-from mfec.callback import Game, Learner
+from mfec.callback import Game, Learner, Steps
 from mfec.checkpoint import CheckpointError
-from mfec.config import ALGORITHMS, CHECKPOINT_FRAMES, RunConfig
+from mfec.config import ALGORITHMS, CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, RunConfig
 from mfec.device import Channel
 from mfec.embeddings import VAE, resolve_embedding
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
+from mfec.experiments.frames import observation_space
 from mfec.experiments.ram import refuse_replay_that_cannot_fit, refuse_what_cannot_fit
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
 from mfec.experiments.vae import refuse_missing_device, train_own_vaes
+from mfec.history import HistoryWriter
+from mfec.history.frame_codec import picture_shape
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ def train(
     *,
     resume: bool = False,
     checkpoint_frames: int = CHECKPOINT_FRAMES,
+    keep_frames: bool = False,
+    frames_limit_gb: float = FRAMES_LIMIT_GB,
     ignore_memory_limit: bool = False,
     console: Console | None = None,
     device: Channel | None = None,
@@ -46,10 +51,14 @@ def train(
 ) -> RunDirectory:
     """Train, or go on training, an agent in the run directory `out`.
 
+    keep_frames: keep frames of MFEC's episodes for `mfec inspect`, at most `frames_limit_gb` gigabytes of them.
     device: the way to a device that other runs share, instead of one of its own; display: instead of the terminal.
     """
     if checkpoint_frames < 1:
         raise ValueError(f"checkpoint_frames must be at least 1, not {checkpoint_frames}")
+    if not frames_limit_gb > 0.0:
+        raise ValueError(f"the limit of kept frames must be above 0 gigabytes, not {frames_limit_gb}")
+    picture = picture_to_keep(config) if keep_frames else None
     console = console or Console()
     directory = RunDirectory(out)
     if directory.exists and not resume:
@@ -61,8 +70,9 @@ def train(
         console.print(said, highlight=False, markup=False, soft_wrap=True)
         return directory
 
+    history = _history(agent, directory, picture, frames_limit_gb) if isinstance(agent, MFEC) else None
     with stop_signals() as stop, display or Display(config.total_frames, console) as shown:
-        recorder = Recorder(agent, directory, stop, shown, checkpoint_frames)
+        recorder = Recorder(agent, directory, stop, shown, checkpoint_frames, history)
         try:
             agent.learn(config.total_frames, recorder)
             recorder.finish(agent)
@@ -106,6 +116,35 @@ def _begin(
         agent.frames = config.vae.frames  # those that the VAE was trained on count
     directory.create(config)
     return agent, config
+
+
+def picture_to_keep(config: RunConfig) -> tuple[int, ...]:
+    """The shape of the frames of a run; an error where it has none that could be kept."""
+    if config.algorithm != "mfec":
+        raise ValueError(f"frames are kept for the memories of MFEC; {ALGORITHMS[config.algorithm]} has none")
+    shape = picture_shape(observation_space(config.env, config.environment))
+    if shape is None:
+        raise ValueError(
+            f"{config.env} shows no pictures, so there are no frames to keep; without --keep-frames, `mfec inspect` "
+            "plays the actions of its episodes again"
+        )
+    return shape
+
+
+def _history(
+    agent: MFEC, directory: RunDirectory, picture: tuple[int, ...] | None, frames_limit_gb: float
+) -> HistoryWriter:
+    """What writes down the run's episodes from here on; what was written after the checkpoint goes."""
+    try:
+        return HistoryWriter(
+            directory.history,
+            picture=picture,
+            limit_gb=frames_limit_gb,
+            begun=agent.games_begun,
+            in_progress=agent.games_in_progress,
+        )
+    except OSError as error:
+        raise RunDirectoryError(f"cannot write the history of {directory.path}: {error}") from None
 
 
 def _begin_baseline(
@@ -165,8 +204,11 @@ class Recorder:
         stop: list[int],
         display: RunDisplay,
         checkpoint_frames: int = CHECKPOINT_FRAMES,
+        history: HistoryWriter | None = None,
     ) -> None:
         self._directory = directory
+        self._history = history
+        self._history_lost = False  # and that was said
         self._stop = stop
         self._display = display
         self._checkpoint_frames = checkpoint_frames
@@ -183,6 +225,13 @@ class Recorder:
         """Add a row to `episodes.csv`."""
         self._append(self._episodes, f"{game.frames},{game.episode},{game.score!r},{game.length_frames}\n")
 
+    def on_steps(self, agent: MFEC, steps: Steps) -> None:
+        """Hand the steps to the history."""
+        if self._history is not None:
+            self._history.add(agent.frames, steps)
+            if self._history.full:
+                self._history.drop(agent.memory.entries_of_origins())
+
     def on_step(self, agent: Learner) -> None:
         """Show progress; every so many frames, a row of `progress.csv` and a checkpoint."""
         before, self._last_frames = self._last_frames, agent.frames
@@ -196,8 +245,7 @@ class Recorder:
 
     def save(self, agent: Learner) -> None:
         """Write a checkpoint. A full disk does not end a run that may still have room to finish."""
-        self._episodes.flush()
-        os.fsync(self._episodes.fileno())
+        self._write_down()
         try:
             agent.save(self._directory.checkpoint)
         except CheckpointError as error:
@@ -205,16 +253,28 @@ class Recorder:
 
     def finish(self, agent: Learner) -> None:
         """Write the last checkpoint; one that cannot be written is an error now."""
-        self._episodes.flush()
+        self._write_down()
         agent.save(self._directory.checkpoint)
 
     def close(self) -> None:
-        """Close the tables."""
+        """Close the tables and the history."""
+        if self._history is not None:
+            self._history.close()
         with contextlib.suppress(OSError):  # a full disk was reported when the row was written
             self._episodes.close()
         with contextlib.suppress(OSError):
             self._progress.close()
         self._tensorboard.close()
+
+    def _write_down(self) -> None:
+        """Bring tables and history to the disk: a checkpoint must not know of games that they do not tell."""
+        self._episodes.flush()
+        os.fsync(self._episodes.fileno())
+        if self._history is not None and not self._history_lost:
+            self._history.flush()
+            if self._history.error is not None:
+                self._history_lost = True
+                self._display.say(f"cannot write the history: {self._history.error}; the run goes on without it")
 
     def _append(self, table: TextIO, row: str) -> None:
         try:

@@ -1,0 +1,253 @@
+"""What a run has lived through: written by lanes and batches, read by episodes; bounded; true after a stop."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mfec import MFEC
+from mfec.callback import Callback, Steps
+from mfec.history import History, HistoryWriter
+from mfec.history.records import HEADER, scan
+from mfec.history.writer import SEGMENTS, frame_files, steps_file
+
+from ..playing import Walk
+
+SHAPE = (8, 8)
+
+
+class Story:
+    """Made-up steps of two groups of lanes whose episodes end at random, and what a history of them must tell."""
+
+    def __init__(self, lanes: int = 3, *, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.groups = [slice(0, (lanes + 1) // 2), slice((lanes + 1) // 2, lanes)]
+        self.numbers, self.at, self.games = list(range(1, lanes + 1)), [0] * lanes, [0] * lanes
+        self.begun, self.frames = lanes, 0
+        self.told: dict[int, list[tuple[int, int, float, int, bytes]]] = {}  # lane, action, reward, frame, observation
+
+    def tell(self, writer: HistoryWriter, rounds: int, *, until: int = 40) -> None:
+        for _ in range(rounds):
+            for own in self.groups:
+                m = own.stop - own.start
+                seen = self.rng.integers(0, 4, (m, *SHAPE), np.uint8)
+                actions, rewards = self.rng.integers(0, 300, m), self.rng.standard_normal(m)
+                ended = self.rng.random(m) < 1 / until
+                valid = np.ones(m, np.bool_)
+                steps = Steps(
+                    own, self.numbers[own], self.at[own], self.games[own], 4, seen, actions, rewards, ended, valid
+                )
+                writer.add(self.frames, steps)
+                for row, lane in enumerate(range(own.start, own.stop)):
+                    step = (lane, int(actions[row]), float(rewards[row]), self.frames, seen[row].tobytes())
+                    self.told.setdefault(self.numbers[lane], []).append(step)
+                    self.frames += 4
+                    self.at[lane] += 1
+                    if ended[row]:
+                        self.begun += 1
+                        self.numbers[lane], self.at[lane] = self.begun, 0
+                        self.games[lane] += 1
+
+    @property
+    def in_progress(self) -> dict[int, int]:
+        return dict(zip(self.numbers, self.at, strict=True))
+
+
+def check(history: History, told: dict[int, list[tuple[int, int, float, int, bytes]]], *, frames: bool = True) -> None:
+    assert len(history) == len(told)
+    for number, steps in told.items():
+        episode = history.episode(number)
+        assert episode.whole
+        assert {episode.lane} == {lane for lane, *_ in steps}
+        assert episode.actions.tolist() == [action for _, action, *_ in steps]
+        assert episode.rewards.tolist() == [reward for _, _, reward, *_ in steps]
+        assert episode.begun == history.begun(number) == steps[0][3]
+        if frames:
+            assert history.kept(number) == [(0, len(steps))]
+            for step, (*_, seen) in enumerate(steps):
+                first, found = history.frames(number, step, SHAPE)
+                assert found[step - first].tobytes() == seen
+
+
+def test_everything_is_read_as_it_was_lived(tmp_path):
+    story = Story()
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    story.tell(writer, 200)
+    writer.close()
+    history = History(tmp_path)
+    check(history, story.told)
+    over = {number for number in story.told if number not in story.in_progress}
+    assert {number for number in story.told if history.episode(number).ended} == over
+    assert len(over) > 5
+
+
+def test_without_pictures_there_are_actions_and_rewards(tmp_path):
+    story = Story()
+    writer = HistoryWriter(tmp_path)
+    story.tell(writer, 100)
+    writer.close()
+    check(History(tmp_path), story.told, frames=False)
+    assert frame_files(tmp_path) == []
+    assert History(tmp_path).frames(1, 0, SHAPE) is None
+
+
+def test_long_episodes_are_written_in_parts(tmp_path):
+    story = Story(1)
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    story.tell(writer, 1500, until=10**9)
+    writer.close()
+    assert len(list(scan(steps_file(tmp_path)))) > 2
+    check(History(tmp_path), story.told)
+
+
+@pytest.mark.parametrize("rounds", [1, 31, 32, 100])
+def test_what_came_after_the_checkpoint_goes(tmp_path, rounds):
+    """A run that is killed and resumed writes what happened the second time."""
+    story = Story()
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    story.tell(writer, 77)
+    writer.flush()  # with the checkpoint
+    begun, in_progress = story.begun, story.in_progress
+    state, told = story.rng.bit_generator.state, {number: list(steps) for number, steps in story.told.items()}
+    at = [list(own) for own in (story.numbers, story.at, story.games)], story.begun, story.frames
+    story.tell(writer, rounds)
+    writer.close()
+
+    again = Story(seed=99)  # another course of things
+    (again.numbers, again.at, again.games), again.begun, again.frames = at
+    again.told = told
+    writer = HistoryWriter(tmp_path, picture=SHAPE, begun=begun, in_progress=in_progress)
+    again.tell(writer, 60)
+    writer.close()
+    check(History(tmp_path), again.told)
+    assert state != again.rng.bit_generator.state
+
+
+def test_without_a_checkpoint_nothing_stays(tmp_path):
+    story = Story()
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    story.tell(writer, 50)
+    writer.close()
+    HistoryWriter(tmp_path).close()
+    assert len(History(tmp_path)) == 0
+    assert frame_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("cut", [1, 7, HEADER.size, HEADER.size + 5])
+def test_a_record_that_was_cut_off_is_left_out(tmp_path, cut):
+    story = Story(1)
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    story.tell(writer, 300)
+    writer.close()
+    records = len(list(scan(steps_file(tmp_path))))
+    content = steps_file(tmp_path).read_bytes()
+    steps_file(tmp_path).write_bytes(content[:-cut])
+    assert len(list(scan(steps_file(tmp_path)))) == records - 1
+    steps_file(tmp_path).write_bytes(content + b"x" * cut)
+    assert len(list(scan(steps_file(tmp_path)))) == records
+
+
+def test_a_damaged_record_is_as_if_it_had_not_been_recorded(tmp_path):
+    story = Story(1)
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    story.tell(writer, 100, until=10**9)
+    writer.close()
+    for file in (steps_file(tmp_path), *frame_files(tmp_path)):
+        content = bytearray(file.read_bytes())
+        content[HEADER.size + 3] ^= 255  # inside the first record
+        file.write_bytes(content)
+    history = History(tmp_path)
+    assert not history.episode(1).whole
+    assert history.frames(1, 0, SHAPE) is None
+    assert history.frames(1, 40, SHAPE) is not None
+
+
+def test_frames_are_bounded_and_those_with_the_most_memories_stay(tmp_path):
+    story = Story(1)
+    limit = 400_000
+    writer = HistoryWriter(tmp_path, picture=SHAPE, limit_gb=limit / 1e9)
+    loved = {3, 4, 5}
+    for _ in range(400):
+        story.tell(writer, 100)
+        if writer.full:
+            memories = np.ones(story.begun + 1, np.int64)
+            memories[list(loved)] = 1000
+            writer.drop(memories)
+        writer.flush()
+        size = sum(file.stat().st_size for file in frame_files(tmp_path))
+        assert size < limit * (1 + 3 / SEGMENTS)
+    writer.close()
+    history = History(tmp_path)
+    assert limit / 2 < history.frames_bytes < limit
+    assert sum(len(steps) for steps in story.told.values()) == 40_000  # far more than there is room for
+    check(history, story.told, frames=False)
+    for number in loved:
+        assert history.kept(number) == [(0, len(story.told[number]))]
+    kept = [number for number in story.told if history.kept(number)]
+    assert 20 < len(kept) < len(story.told) / 2
+    for number in kept:  # wholly or in part, they are the right ones
+        for first, end in history.kept(number):
+            _, found = history.frames(number, first, SHAPE)
+            assert found[0].tobytes() == story.told[number][first][-1]
+            assert end <= len(story.told[number])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
+def test_a_full_disk_ends_the_history_and_not_the_run(tmp_path):
+    story = Story(1)
+    writer = HistoryWriter(tmp_path)
+    writer._steps.close()
+    writer._steps = open("/dev/full", "ab")  # noqa: SIM115
+    story.tell(writer, 400)
+    writer.flush()
+    assert writer.error.errno == errno.ENOSPC
+    story.tell(writer, 400)  # to nobody
+    writer.close()
+
+
+def test_learning_waits_when_the_disk_is_slow(tmp_path, monkeypatch):
+    """So that frames do not pile up in memory."""
+    gate = threading.Event()
+    take = HistoryWriter._take
+    monkeypatch.setattr(HistoryWriter, "_take", lambda self, batch: (gate.wait(), take(self, batch)))
+    story = Story(1)
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    learning = threading.Thread(target=story.tell, args=(writer, 32 * 40))
+    learning.start()
+    learning.join(0.5)
+    assert learning.is_alive()
+    gate.set()
+    learning.join()
+    writer.close()
+    check(History(tmp_path), story.told)
+
+
+class Lived(Callback):
+    """Writes the history of an agent."""
+
+    def __init__(self, writer: HistoryWriter) -> None:
+        self.writer = writer
+        self.seen: dict[int, list[float]] = {}
+
+    def on_steps(self, agent: MFEC, steps: Steps) -> None:
+        self.writer.add(agent.frames, steps)
+        for number, seen in zip(steps.numbers, steps.observations, strict=True):
+            self.seen.setdefault(number, []).append(float(seen[1]))
+
+
+def test_an_agent_tells_what_it_saw_before_each_action(tmp_path):
+    """On a walk, the observation before step t tells t, and the reward is the action."""
+    writer = HistoryWriter(tmp_path)
+    lived = Lived(writer)
+    agent = MFEC(Walk(length=7), seed=0, capacity=50).learn(100, lived)
+    writer.close()
+    history = History(tmp_path)
+    assert len(history) == agent.games_begun == 100 // 7 + 1
+    for number, seen in lived.seen.items():
+        assert seen == list(range(len(seen)))
+        assert history.episode(number).rewards.tolist() == history.episode(number).actions.tolist()
+        assert history.begun(number) == 7 * (number - 1)
