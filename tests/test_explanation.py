@@ -11,9 +11,10 @@ from mfec.envs import make_env
 from .playing import Shifted, Walk
 
 
-@pytest.fixture(scope="module")
-def agent() -> MFEC:
-    return MFEC("qbert", capacity=500, k=4, dim=16, seed=3, epsilon=0.1).learn(8000)
+@pytest.fixture(scope="module", params=["exact", "cuda"])
+def agent(request: pytest.FixtureRequest) -> MFEC:
+    """One that makes states of observations here, and one that lets the device make them."""
+    return MFEC("qbert", capacity=500, k=4, dim=16, seed=3, epsilon=0.1, index=request.param).learn(8000)
 
 
 def test_it_is_what_the_memory_estimates_step_by_step(agent):

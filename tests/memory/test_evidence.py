@@ -68,7 +68,7 @@ def test_what_was_not_told_is_not_known():
     memory = EpisodicMemory(1, 1, capacity=5, k=1)
     memory.write([[0.0]], [0], [1.0])
     assert memory.neighbours([0.0], 0).origins.tolist() == [[-1, -1]]
-    assert memory.entries_of_origins().tolist() == []
+    assert memory.buffers.entries_of_episodes().tolist() == []
     with pytest.raises(ValueError, match="origins"):
         memory.write([[0.0]], [0], [1.0], origins=[1, 2])
 
@@ -159,10 +159,10 @@ def test_a_sample_of_nothing_is_empty():
 def test_entries_are_found_by_their_episode():
     memory = filled()
     tensors = memory.tensors()
-    counts = memory.entries_of_origins()
+    counts = memory.buffers.entries_of_episodes()
     assert counts.sum() == len(memory)
     for episode in range(len(counts) + 1):
-        frames, keys = memory.seen_in(episode)
+        frames, keys = memory.buffers.seen_in(episode)
         own = tensors["origins"][:, 0] == episode
         assert sorted(frames.tolist()) == sorted(tensors["origins"][own, 1].tolist())
         assert sorted(keys.tolist()) == sorted(tensors["keys"][own].tolist())

@@ -230,7 +230,7 @@ class Recorder:
         if self._history is not None:
             self._history.add(agent.frames, steps)
             if self._history.full:
-                self._history.drop(agent.memory.entries_of_origins())
+                self._history.drop(agent.memory.buffers.entries_of_episodes())
 
     def on_step(self, agent: Learner) -> None:
         """Show progress; every so many frames, a row of `progress.csv` and a checkpoint."""

@@ -13,6 +13,7 @@ from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Update
 from mfec.device import Channel, DeviceEncoder, Seen, device_name, open_channel
 from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours
+from mfec.memory.buffers import Buffers
 from mfec.memory.compiled import average, count_matches, enter_all, set_ticks, write_rows
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
@@ -84,26 +85,19 @@ class EpisodicMemory:
         self.update: Update = update
         self.few_neighbours: FewNeighbours = few_neighbours
 
-        # Full-size arrays cost address space only: the system hands out pages as entries are written.
-        shape = (self.n_actions, self.capacity)
-        self._sizes = np.zeros(self.n_actions, np.int64)
-        self._values = np.empty(shape, np.float32)
-        self._entry_ids = np.empty(shape, np.int64)
-        self._ticks = np.empty(shape, np.int64)  # when the entry was last updated, or used
-        self._keys = np.empty((*shape, 2), np.uint64)
-        self._origins = np.empty((*shape, 2), np.int32)  # where the value comes from: episode and frame
-        self._matched = np.empty(shape, np.int32)
-        self._table = IdentityTable(self._keys)
-        self._order = EvictionOrder(self._ticks, self._entry_ids)
+        self.buffers = Buffers(self.n_actions, self.capacity)
+        self._table = IdentityTable(self.buffers.keys)
+        self._order = EvictionOrder(self.buffers.ticks, self.buffers.entry_ids)
         # On the CPU the states lie here and the index reads them in place; a device keeps them itself.
         self._states = np.empty((0, 0, self.dim), np.float32)
         self._index: NeighbourIndex
+        shape = (self.n_actions, self.capacity, self.dim)
         if AgentConfig(index=index, device=device_name(device)).resolved_index() == "cuda":
             channel = open_channel(device) if isinstance(device, str) else device
-            self._index = CudaIndex(channel, (*shape, self.dim), self._entry_ids, index)
+            self._index = CudaIndex(channel, shape, self.buffers.entry_ids, index)
         else:
-            self._states = np.empty((*shape, self.dim), np.float32)
-            self._index = make_index(index, self._states, self._entry_ids, self.recall, k=self.k)
+            self._states = np.empty(shape, np.float32)
+            self._index = make_index(index, self._states, self.buffers.entry_ids, self.recall, k=self.k)
         self._meter = RecallMeter(self._states)
         self._tick = 0
         self._next_entry_id = 0
@@ -138,14 +132,14 @@ class EpisodicMemory:
         exact = matches >= 0
         neighbours, squared = self._index.search(batch, ~exact, self.k)
         values = np.empty(exact.shape, np.float32)
-        average(self._values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
+        average(self.buffers.values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
         if self._index.approximate and not isinstance(batch, Seen):
-            self._meter.watch(batch, ~exact, squared, self._sizes)
+            self._meter.watch(batch, ~exact, squared, self.buffers.sizes)
         if mark_used:
             self._index.asked(batch)
-            count_matches(self._matched, matches)
+            count_matches(self.buffers.matched, matches)
             if self.eviction == "used":
-                set_ticks(self._ticks, self._tick, matches, neighbours)
+                set_ticks(self.buffers.ticks, self._tick, matches, neighbours)
                 self._tick += len(batch)
         return Estimates(values, exact)
 
@@ -170,7 +164,7 @@ class EpisodicMemory:
         matches = self._table.find(keys)
         slots, squared = self._index.search(batch, matches < 0, self.k)
         values = np.empty(matches.shape, np.float32)
-        average(self._values, matches, slots, FEW_NEIGHBOURS.index(self.few_neighbours), values)
+        average(self.buffers.values, matches, slots, FEW_NEIGHBOURS.index(self.few_neighbours), values)
         evidence = []
         for action, match in enumerate(matches[0].tolist()):
             if match >= 0:
@@ -182,25 +176,8 @@ class EpisodicMemory:
 
     def sample(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Entries]:
         """Actions, int64 (m,), and entries of at most `size` memories, drawn evenly from all buffers."""
-        drawn = np.sort(rng.choice(len(self), min(size, len(self)), replace=False)) if len(self) else np.empty(0, int)
-        ends = np.cumsum(self._sizes)
-        actions = np.searchsorted(ends, drawn, side="right")
-        return actions, self._entries(actions, drawn - (ends - self._sizes)[actions])
-
-    def entries_of_origins(self) -> NDArray[np.int64]:
-        """How many entries come from each episode that was told to `write`, int64 (highest of them + 1,)."""
-        told = [own[:size, 0] for own, size in zip(self._origins, self._sizes, strict=True)]
-        counts = np.zeros(max((int(own.max(initial=-1)) + 1 for own in told), default=0), np.int64)
-        for own in told:
-            counts += np.bincount(own[own >= 0], minlength=len(counts))
-        return counts
-
-    def seen_in(self, episode: int) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
-        """Frames, int32 (m,), and keys, uint64 (m, 2), of the states whose entries come from an episode."""
-        actions, slots = np.nonzero(self._origins[:, : self._sizes.max(initial=0), 0] == episode)
-        filled = slots < self._sizes[actions]
-        actions, slots = actions[filled], slots[filled]
-        return self._origins[actions, slots, 1], self._keys[actions, slots]
+        actions, slots = self.buffers.draw(size, rng)
+        return actions, self._entries(actions, slots)
 
     # -- Eq. 1: writing -----------------------------------------------------------------------------------------------
 
@@ -237,12 +214,12 @@ class EpisodicMemory:
             raise ValueError(f"{len(batch)} states need as many origins, two numbers each, not {told.shape}")
 
         self._meter.finish()
-        slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
+        own, slots = self.buffers, np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
         row = 0
         while row < len(batch):  # the loop is compiled; it comes back only for more entries to evict
             row = write_rows(
                 taken, values, keys, told, row, self.update == "max",
-                self._sizes, self._values, self._entry_ids, self._ticks, self._keys, self._origins, self._matched,
+                own.sizes, own.values, own.entry_ids, own.ticks, own.keys, own.origins, own.matched,
                 self._table.cells, self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
             )  # fmt: skip
             if row < len(batch):
@@ -255,12 +232,12 @@ class EpisodicMemory:
     # -- Size and storage ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return int(self._sizes.sum())
+        return int(self.buffers.sizes.sum())
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Entries in each action's buffer, int64 (n_actions,)."""
-        return self._sizes.copy()
+        return self.buffers.sizes.copy()
 
     @property
     def index(self) -> str:
@@ -287,8 +264,8 @@ class EpisodicMemory:
 
     @staticmethod
     def bytes_per_entry(dim: int, index: str = "exact") -> int:
-        """Bytes of one entry without the identity table: state, value, entry id, tick, key, origin, matches, index."""
-        return 4 * dim + 4 + 8 + 8 + 16 + 8 + 4 + index_bytes_per_entry(index, dim)
+        """Bytes of one entry without the identity table: state, what the buffers keep, index."""
+        return 4 * dim + Buffers.bytes_per_entry() + index_bytes_per_entry(index, dim)
 
     @classmethod
     def bytes_when_full(cls, n_actions: int, dim: int, capacity: int, index: str = "exact") -> int:
@@ -327,19 +304,8 @@ class EpisodicMemory:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The entries of all buffers, one after the other in slot order."""
-        filled = np.arange(self._sizes.max(initial=0)) < self._sizes[:, None]
-        actions, slots = np.nonzero(filled)
-        return {
-            "sizes": self.sizes,
-            "states": self._rows(actions, slots),
-            "values": self._values[actions, slots],
-            "entry_ids": self._entry_ids[actions, slots],
-            "ticks": self._ticks[actions, slots],
-            "keys": self._keys[actions, slots],
-            "origins": self._origins[actions, slots],
-            "matched": self._matched[actions, slots],
-            **{f"index.{name}": tensor for name, tensor in self._index.tensors().items()},
-        }
+        index = {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
+        return {**self.buffers.tensors(), "states": self._rows(*self.buffers.places()), **index}
 
     @classmethod
     def restore(
@@ -359,18 +325,7 @@ class EpisodicMemory:
             index_bytes_per_entry(kind, 1)  # an error if there is no such kind
             options["index"] = index or options["index"]
             memory = cls(**options, device=device)
-            sizes = tensors["sizes"]
-            if sizes.shape != (memory.n_actions,) or sizes.min() < 0 or sizes.max() > memory.capacity:
-                raise ValueError("the sizes of its buffers do not fit its settings")
-            actions = np.repeat(np.arange(memory.n_actions), sizes)
-            slots = np.concatenate([np.arange(size) for size in sizes])
-            memory._sizes[:] = sizes
-            unknown = {"origins": np.full((len(actions), 2), -1, np.int32), "matched": np.zeros(len(actions), np.int32)}
-            for name, array in memory._arrays().items():
-                given = {**unknown, **tensors}[name]  # checkpoints of 0.1 have no origins
-                if given.dtype != array.dtype or given.shape != (len(actions), *array.shape[2:]):
-                    raise ValueError(f"its tensor {name!r} does not fit its settings")
-                array[actions, slots] = given
+            actions, slots = memory.buffers.restore(tensors)
             states = tensors["states"]
             if states.dtype != np.float32 or states.shape != (len(actions), memory.dim):
                 raise ValueError("its tensor 'states' does not fit its settings")
@@ -382,7 +337,7 @@ class EpisodicMemory:
                 memory._keep(actions, slots, states)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"this is no complete memory: {error}") from None
-        enter_all(memory._table.cells, memory._keys, actions, slots)
+        enter_all(memory._table.cells, memory.buffers.keys, actions, slots)
         memory._tick, memory._next_entry_id = tick, next_entry_id
         return memory
 
@@ -411,16 +366,6 @@ class EpisodicMemory:
             return self._index.rows(actions, slots)
         return self._states[actions, slots]
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {
-            "values": self._values,
-            "entry_ids": self._entry_ids,
-            "ticks": self._ticks,
-            "keys": self._keys,
-            "origins": self._origins,
-            "matched": self._matched,
-        }
-
     def _neighbours(self, action: int, slots: NDArray[np.int64], squared: NDArray[np.float64]) -> Neighbours:
         found = slots[slots >= 0]
         entries = self._entries(np.full(len(found), action), found)
@@ -429,10 +374,10 @@ class EpisodicMemory:
     def _entries(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> Entries:
         return Entries(
             states=self._rows(actions, slots),
-            values=self._values[actions, slots],
-            entry_ids=self._entry_ids[actions, slots],
-            origins=self._origins[actions, slots],
-            matched=self._matched[actions, slots],
+            values=self.buffers.values[actions, slots],
+            entry_ids=self.buffers.entry_ids[actions, slots],
+            origins=self.buffers.origins[actions, slots],
+            matched=self.buffers.matched[actions, slots],
         )
 
     def _check(

@@ -1,0 +1,84 @@
+"""The entries of all action buffers as arrays, by action and slot. Their states lie where the index finds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Buffers:
+    """What the memory keeps of its entries beside their states.
+
+    Full-size arrays cost address space only: the system hands out pages as entries are written.
+    """
+
+    def __init__(self, n_actions: int, capacity: int) -> None:
+        shape = (n_actions, capacity)
+        self.sizes = np.zeros(n_actions, np.int64)
+        self.values = np.empty(shape, np.float32)
+        self.entry_ids = np.empty(shape, np.int64)
+        self.ticks = np.empty(shape, np.int64)  # when the entry was last updated, or used
+        self.keys = np.empty((*shape, 2), np.uint64)
+        self.origins = np.empty((*shape, 2), np.int32)  # episode and frame that the value comes from, -1 if not told
+        self.matched = np.empty(shape, np.int32)  # look-ups of a learning agent that found exactly this state
+
+    @staticmethod
+    def bytes_per_entry() -> int:
+        """Bytes of one entry: value, entry id, tick, key, origin, matches."""
+        return 4 + 8 + 8 + 16 + 8 + 4
+
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Actions and slots of all entries, one buffer after the other."""
+        actions, slots = np.nonzero(np.arange(self.sizes.max(initial=0)) < self.sizes[:, None])
+        return actions, slots
+
+    def draw(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Actions and slots of at most `size` entries, each at most once, drawn evenly from all buffers."""
+        ends = np.cumsum(self.sizes)
+        drawn = np.sort(rng.permutation(int(ends[-1]))[:size])
+        actions = np.searchsorted(ends, drawn, side="right")
+        return actions, drawn - (ends - self.sizes)[actions]
+
+    def entries_of_episodes(self) -> NDArray[np.int64]:
+        """How many entries come from each episode, int64 (highest number + 1,)."""
+        told = [own[:size, 0] for own, size in zip(self.origins, self.sizes, strict=True)]
+        counts = np.zeros(max(int(own.max(initial=-1)) + 1 for own in told), np.int64)
+        for own in told:
+            counts += np.bincount(own[own >= 0], minlength=len(counts))
+        return counts
+
+    def seen_in(self, episode: int) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+        """Frames, int32 (m,), and keys, uint64 (m, 2), of the states whose entries come from an episode."""
+        actions, slots = np.nonzero(self.origins[:, : self.sizes.max(initial=0), 0] == episode)
+        there = slots < self.sizes[actions]
+        actions, slots = actions[there], slots[there]
+        return self.origins[actions, slots, 1], self.keys[actions, slots]
+
+    # -- Storage ------------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """All entries, one buffer after the other in slot order."""
+        places = self.places()
+        return {"sizes": self.sizes.copy(), **{name: array[places] for name, array in self._arrays().items()}}
+
+    def restore(self, tensors: dict[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Take in what `tensors` gave; returns actions and slots of all entries. What does not fit is an error."""
+        sizes = tensors["sizes"]
+        fit = (sizes.dtype, sizes.shape) == (self.sizes.dtype, self.sizes.shape)
+        if not fit or sizes.min() < 0 or sizes.max() > self.values.shape[1]:
+            raise ValueError("the sizes of its buffers do not fit its settings")
+        self.sizes[:] = sizes
+        places = self.places()
+        n = int(sizes.sum())
+        before = {"origins": np.full((n, 2), -1, np.int32), "matched": np.zeros(n, np.int32)}  # 0.1 had none of these
+        for name, array in self._arrays().items():
+            given = {**before, **tensors}[name]
+            if given.dtype != array.dtype or given.shape != (n, *array.shape[2:]):
+                raise ValueError(f"its tensor {name!r} does not fit its settings")
+            array[places] = given
+        return places
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {name: array for name, array in vars(self).items() if name != "sizes"}
