@@ -40,6 +40,7 @@ class Steps:
     actions: NDArray[np.int64]  # (m,), from 0
     rewards: NDArray[np.float64]  # (m,)
     ended: NDArray[np.bool_]  # (m,)
+    lost_life: list[bool]  # (m,)
     valid: NDArray[np.bool_]  # (m,): False where an environment only reset itself
 
 

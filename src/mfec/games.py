@@ -97,10 +97,12 @@ class GamesInProgress:
         assert self.lanes is not None
         own = self.lanes.groups[self.turn]
         episodes = self.episodes[own]
+        lives = [episode.lives for episode in episodes] if step.lives is None else step.lives.tolist()
         return Steps(
             own, [episode.number for episode in episodes], [episode.steps for episode in episodes],
             None if self.lanes.games is None else self.lanes.games[own].tolist(), self.lanes.frame_skip,
-            self.lanes.before(self.turn), decision.actions, step.rewards, step.ended, step.valid,
+            self.lanes.before(self.turn), decision.actions, step.rewards, step.ended,
+            [now < episode.lives for now, episode in zip(lives, episodes, strict=True)], step.valid,
         )  # fmt: skip
 
     def outcomes(

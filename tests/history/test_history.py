@@ -18,6 +18,7 @@ from mfec.history.writer import SEGMENTS, frame_files, steps_file
 from ..playing import Walk
 
 SHAPE = (8, 8)
+Step = tuple[int, int, tuple[float, bool], int, bytes]  # lane, action, reward and loss of a life, frame, observation
 
 
 class Story:
@@ -28,7 +29,7 @@ class Story:
         self.groups = [slice(0, (lanes + 1) // 2), slice((lanes + 1) // 2, lanes)]
         self.numbers, self.at, self.games = list(range(1, lanes + 1)), [0] * lanes, [0] * lanes
         self.begun, self.frames = lanes, 0
-        self.told: dict[int, list[tuple[int, int, float, int, bytes]]] = {}  # lane, action, reward, frame, observation
+        self.told: dict[int, list[Step]] = {}
 
     def tell(self, writer: HistoryWriter, rounds: int, *, until: int = 40) -> None:
         for _ in range(rounds):
@@ -37,13 +38,14 @@ class Story:
                 seen = self.rng.integers(0, 4, (m, *SHAPE), np.uint8)
                 actions, rewards = self.rng.integers(0, 300, m), self.rng.standard_normal(m)
                 ended = self.rng.random(m) < 1 / until
+                lost_life = (ended | (self.rng.random(m) < 0.1)).tolist()
                 valid = np.ones(m, np.bool_)
-                steps = Steps(
-                    own, self.numbers[own], self.at[own], self.games[own], 4, seen, actions, rewards, ended, valid
-                )
+                at = self.numbers[own], self.at[own], self.games[own]
+                steps = Steps(own, *at, 4, seen, actions, rewards, ended, lost_life, valid)
                 writer.add(self.frames, steps)
                 for row, lane in enumerate(range(own.start, own.stop)):
-                    step = (lane, int(actions[row]), float(rewards[row]), self.frames, seen[row].tobytes())
+                    got = (float(rewards[row]), lost_life[row])
+                    step = (lane, int(actions[row]), got, self.frames, seen[row].tobytes())
                     self.told.setdefault(self.numbers[lane], []).append(step)
                     self.frames += 4
                     self.at[lane] += 1
@@ -57,14 +59,16 @@ class Story:
         return dict(zip(self.numbers, self.at, strict=True))
 
 
-def check(history: History, told: dict[int, list[tuple[int, int, float, int, bytes]]], *, frames: bool = True) -> None:
+def check(history: History, told: dict[int, list[Step]], *, frames: bool = True) -> None:
     assert len(history) == len(told)
     for number, steps in told.items():
         episode = history.episode(number)
         assert episode.whole
         assert {episode.lane} == {lane for lane, *_ in steps}
         assert episode.actions.tolist() == [action for _, action, *_ in steps]
-        assert episode.rewards.tolist() == [reward for _, _, reward, *_ in steps]
+        assert list(zip(episode.rewards.tolist(), episode.lost_life.tolist(), strict=True)) == [
+            got for _, _, got, *_ in steps
+        ]
         assert episode.begun == history.begun(number) == steps[0][3]
         if frames:
             assert history.kept(number) == [(0, len(steps))]

@@ -26,6 +26,7 @@ class PastEpisode:
     ended: bool = False
     actions: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # (steps,), from 0
     rewards: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # (steps,)
+    lost_life: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))  # (steps,)
     whole: bool = True  # no step is missing
 
     def __len__(self) -> int:
@@ -70,22 +71,24 @@ class History:
         """An episode by its number; a KeyError where it was not recorded."""
         first, _ = self._steps[number][0]
         episode = PastEpisode(number, first.lane, first.game, first.begun)
-        actions, rewards = [], []
+        actions, rewards, lost_life = [], [], []
         at = 0
         for record, place in self._steps[number]:
             try:
                 content = zlib.decompress(place.read())
             except (OSError, ValueError, zlib.error):
                 content = b""
-            if record.first != at or len(content) != 10 * record.count:
+            if record.first != at or len(content) != 11 * record.count:
                 episode.whole = False
                 break
             actions.append(np.frombuffer(content, "<u2", record.count))
             rewards.append(np.frombuffer(content, "<f8", record.count, 2 * record.count))
+            lost_life.append(np.frombuffer(content, "u1", record.count, 10 * record.count))
             at, episode.ended = record.end, record.ended
         if actions:
             episode.actions = np.concatenate(actions).astype(np.int64)
             episode.rewards = np.concatenate(rewards).astype(np.float64)
+            episode.lost_life = np.concatenate(lost_life).astype(np.bool_)
         return episode
 
     def kept(self, number: int) -> list[tuple[int, int]]:

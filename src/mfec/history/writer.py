@@ -50,6 +50,7 @@ class _Told:
     record: Record
     actions: list[NDArray[np.int64]]
     rewards: list[NDArray[np.float64]]
+    lost_life: list[NDArray[np.bool_]]
 
 
 class HistoryWriter:
@@ -161,7 +162,7 @@ class HistoryWriter:
         numbers = np.array([each.numbers for each in steps])
         valid = np.array([each.valid for each in steps])
         actions, rewards = np.array([each.actions for each in steps]), np.array([each.rewards for each in steps])
-        ended = np.array([each.ended for each in steps])
+        ended, lost_life = np.array([each.ended for each in steps]), np.array([each.lost_life for each in steps])
         lanes = steps[0].lanes
         for row, lane in enumerate(range(lanes.start, lanes.stop)):
             whose = np.where(valid[:, row], numbers[:, row], -1)
@@ -170,7 +171,7 @@ class HistoryWriter:
                 if whose[part[0]] < 0:
                     continue
                 record = self._record(lane, row, frames, first, len(part), bool(ended[part[-1], row]))
-                self._tell(record, actions[part, row], rewards[part, row])
+                self._tell(record, actions[part, row], rewards[part, row], lost_life[part, row])
                 if self._picture is not None:
                     self._keep(record, np.stack([steps[i].observations[row] for i in part.tolist()]))
 
@@ -181,21 +182,29 @@ class HistoryWriter:
         game = -1 if steps.games is None else steps.games[row]
         return Record(number, lane, game, self._begun[lane][1], at, count, ended)
 
-    def _tell(self, record: Record, actions: NDArray[np.int64], rewards: NDArray[np.float64]) -> None:
+    def _tell(
+        self,
+        record: Record,
+        actions: NDArray[np.int64],
+        rewards: NDArray[np.float64],
+        lost_life: NDArray[np.bool_],
+    ) -> None:
         told = self._told.get(record.lane)
         if told is None:
-            told = self._told[record.lane] = _Told(record, [], [])
+            told = self._told[record.lane] = _Told(record, [], [], [])
         else:
             told.record = replace(told.record, count=told.record.count + record.count, ended=record.ended)
         told.actions.append(actions)
         told.rewards.append(rewards)
+        told.lost_life.append(lost_life)
         if record.ended or told.record.count >= STEPS_IN_RECORD:
             self._write_steps(record.lane)
 
     def _write_steps(self, lane: int) -> None:
         told = self._told.pop(lane)
-        actions = np.concatenate(told.actions).astype("<u2").tobytes()
-        append(self._steps, told.record, zlib.compress(actions + np.concatenate(told.rewards).astype("<f8").tobytes()))
+        columns: list[tuple[Any, str]] = [(told.actions, "<u2"), (told.rewards, "<f8"), (told.lost_life, "u1")]
+        content = b"".join(np.concatenate(parts).astype(kind).tobytes() for parts, kind in columns)
+        append(self._steps, told.record, zlib.compress(content))
 
     def _keep(self, record: Record, observations: NDArray[np.uint8]) -> None:
         assert self._picture is not None
