@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mfec.cli import Envs, Evaluate, Play, Plot, Report, Train, VaeShow, VaeTrain, main
+from mfec.cli import Envs, Evaluate, Inspect, Play, Plot, Report, Train, VaeShow, VaeTrain, main
 from mfec.cli.figure import Figure1, Figure2, MatchRates, Table
 from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig, agent_defaults
 from mfec.experiments.fleet import Member
@@ -65,7 +65,7 @@ def test_help_imports_nothing_heavy():
     """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
-    for command in ("train", "evaluate", "plot", "figure", "report", "reproduce", "vae", "envs", "play"):
+    for command in ("train", "evaluate", "inspect", "plot", "figure", "report", "reproduce", "vae", "envs", "play"):
         assert command in ended.stdout
 
 
@@ -73,7 +73,7 @@ def test_help_imports_nothing_heavy():
     ("train", [Train, AgentConfig, EnvConfig]), ("evaluate", [Evaluate]), ("plot", [Plot]), ("envs", [Envs]),
     ("play", [Play]), ("vae train", [VaeTrain, VAEConfig]), ("vae show", [VaeShow]),
     ("figure figure1", [Figure1]), ("figure figure2", [Figure2]), ("figure match_rates", [MatchRates]),
-    ("figure table", [Table]), ("report", [Report]),
+    ("figure table", [Table]), ("report", [Report]), ("inspect", [Inspect]),
 ])  # fmt: skip
 def test_every_option_explains_itself(command, settings):
     explained = explanations(command)

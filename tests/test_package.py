@@ -146,7 +146,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel):
     assert {name for name in names if name.endswith(".py")} == {f"mfec/{file.relative_to(SOURCE)}" for file in FILES}
     assert "mfec/py.typed" in names
     assert {f"mfec/embeddings/vae/shipped/{game}/encoder.safetensors" for game in shipped_names()} <= names
-    for kind in ("figures/published/*.csv", "figures/report/*.css", "experiments/presets/*.toml"):
+    for kind in ("figures/published/*.csv", "figures/report/*.css", "experiments/presets/*.toml", "inspector/page/*"):
         own = {f"mfec/{file.relative_to(SOURCE)}" for file in SOURCE.glob(kind)}
         assert own
         assert own <= names

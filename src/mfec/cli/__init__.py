@@ -14,6 +14,7 @@ from tyro.conf import OmitSubcommandPrefixes, subcommand
 from mfec.cli.envs import Envs, run_envs
 from mfec.cli.evaluate import Evaluate, Plot, run_evaluate, run_plot
 from mfec.cli.figure import Figure, run_figure
+from mfec.cli.inspect import Inspect, run_inspect
 from mfec.cli.play import Play, run_play
 from mfec.cli.report import Report, run_report
 from mfec.cli.reproduce import Reproduce, run_reproduce
@@ -27,6 +28,7 @@ __all__ = [
     "Envs",
     "Evaluate",
     "Figure",
+    "Inspect",
     "Play",
     "Plot",
     "Report",
@@ -46,6 +48,7 @@ class Command:
     command: (
         Annotated[Train, subcommand("train")]
         | Annotated[Evaluate, subcommand("evaluate")]
+        | Annotated[Inspect, subcommand("inspect")]
         | Annotated[Plot, subcommand("plot")]
         | Annotated[Figure, subcommand("figure")]
         | Annotated[Report, subcommand("report")]
@@ -78,13 +81,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    command: Train | Evaluate | Plot | Figure | Report | Reproduce | VaeTrain | VaeShow | Envs | Play, given: list[str]
+    command: Train | Evaluate | Inspect | Plot | Figure | Report | Reproduce | VaeTrain | VaeShow | Envs | Play,
+    given: list[str],
 ) -> int:
     match command:
         case Train():
             return run_train(command, given)
         case Evaluate():
             return run_evaluate(command)
+        case Inspect():
+            return run_inspect(command)
         case Plot():
             return run_plot(command)
         case Figure():

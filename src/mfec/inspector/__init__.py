@@ -1,0 +1,4 @@
+"""The inspector: a page that shows, step by step, the memories that chose an agent's actions."""
+
+PORT = 8437  # where it is served, unless told otherwise
+MAX_MB = 14.0  # of a game in a file: mail takes 25, chats rarely less than 15

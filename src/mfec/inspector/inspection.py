@@ -1,0 +1,313 @@
+"""What the page is told: the run, the games that are played for it, and the past that memories come from."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+import time
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.agent import MFEC
+from mfec.config import ALGORITHMS, AgentConfig, DeviceName
+from mfec.envs import make_env
+from mfec.errors import MfecError
+from mfec.history import History
+from mfec.inspector.memory_map import MemoryMap
+from mfec.inspector.past import Past
+from mfec.inspector.recording import Moment, RecordedGame, Votes
+from mfec.run_directory import RunDirectory, RunDirectoryError
+
+PATIENCE = 0.2  # seconds that an answer with thumbnails may take to play episodes again; the page asks for the rest
+
+
+class NotThere(MfecError):
+    """Something was asked for that does not exist."""
+
+
+class Inspection:
+    """A trained agent under inspection: it plays games, and every number of them can be asked for.
+
+    Args:
+        directory: of a run of MFEC with a checkpoint.
+        seed: makes the games; the first is the one that `mfec evaluate` plays first with this seed.
+        epsilon: chance of a random action; None stands for the run's own.
+        device: where the memory is searched.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        *,
+        seed: int = 0,
+        epsilon: float | None = None,
+        device: DeviceName = AgentConfig.device,
+    ) -> None:
+        if epsilon is not None and not 0.0 <= epsilon <= 1.0:
+            raise ValueError(f"epsilon must lie between 0 and 1, not {epsilon}")
+        if seed < 0:
+            raise ValueError(f"a seed must not be negative, and {seed} is")
+        config = directory.read_config()
+        if config.algorithm != "mfec":
+            raise RunDirectoryError(
+                f"{directory.path} is a run of {ALGORITHMS[config.algorithm]}, which has no memories to look at"
+            )
+        if not directory.has_checkpoint:
+            raise RunDirectoryError(f"{directory.path} has no checkpoint yet: nothing to inspect")
+        self._directory, self._config = directory, config
+        self._env = _renderer(config.env, replace(config.environment, n_envs=1))
+        self.agent = MFEC.load(directory.checkpoint, env=self._env, device=device)
+        directory.check_checkpoint(self.agent.config, self.agent.seed)
+        self._epsilon = self.agent.config.epsilon if epsilon is None else epsilon
+        self._seed, self._chooser = seed, np.random.default_rng([seed, 1])
+        self._map = MemoryMap(self.agent.memory)
+        self._history = History(directory.history)
+        self._games: list[RecordedGame] = []
+        self._threads: list[threading.Thread] = []
+        self._stop: list[bool] = []
+        self._past = Past(self.agent, config, self._history, self._stop)
+
+    # -- Games --------------------------------------------------------------------------------------------------------
+
+    def play(self) -> int:
+        """Begin the next game in a thread of its own, after the one before it; returns its number."""
+        number = len(self._games)
+        seed = int(np.random.SeedSequence(self._seed).generate_state(number + 1)[-1] >> 1)
+        game = RecordedGame(number, seed, self._epsilon)
+        before = self._threads[-1] if self._threads else None
+
+        def play() -> None:
+            if before is not None:
+                before.join()
+            try:
+                game.play(self.agent, self._env, self._map, self._chooser, self._stop)
+            except Exception as error:  # whatever it is, it is to be seen on the page
+                game.error = f"The game could not be played on: {error}"
+
+        self._games.append(game)
+        self._threads.append(threading.Thread(target=play, name=f"game {number}", daemon=True))
+        self._threads[-1].start()
+        return number
+
+    def finish(self, game: int) -> None:
+        """Wait until a game is over; what went wrong there is an error."""
+        own = self._game(game)
+        self._threads[game].join()
+        if own.error:
+            raise MfecError(own.error)
+
+    def close(self) -> None:
+        """Stop playing."""
+        self._stop.append(True)
+        for thread in self._threads:
+            thread.join()
+
+    # -- What the page asks for ---------------------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any]:
+        """The run, its memory and its map."""
+        agent, settings = self.agent, self.agent.config
+        return {
+            "environment": self._config.env,
+            "directory": str(self._directory.path),
+            "frames": agent.frames,
+            "games": agent.games,
+            "actions": action_names(self._env, agent.n_actions, int(agent.action_space.start)),
+            "first_action": int(agent.action_space.start),
+            "frame_skip": agent.frame_skip,
+            "k": settings.k,
+            "gamma": settings.gamma,
+            "epsilon": self._epsilon,
+            "capacity": settings.capacity,
+            "embedding": agent.embedding.name,
+            "index": agent.memory.active_index,
+            "fps": float(self._env.metadata.get("render_fps") or 30.0),
+            "entries": agent.memory.sizes.tolist(),
+            "frames_note": self._frames_note(),
+            "live": True,
+            "recorded_games": len(self._games),
+            "map": self._map.as_json(),
+        }
+
+    def game(self, game: int) -> dict[str, Any]:
+        """A game, as far as it was played."""
+        own = self._game(game)
+        done, moments = own.done, list(own.moments)
+        summary = {
+            "game": own.number,
+            "seed": own.seed,
+            "done": done,
+            "steps": len(moments),
+            "epsilon": own.epsilon,
+            "rewards": [moment.reward for moment in moments],
+            "actions": [moment.action for moment in moments],
+            "explored": [int(moment.explored) for moment in moments],
+            "exact": [int(moment.votes[moment.action].exact) for moment in moments],
+            "score": moments[-1].score + moments[-1].reward if moments else 0.0,
+            "picture": own.pictures.about() if own.pictures else None,
+            "observation": own.observations.about() if own.observations else None,
+        }
+        return {**summary, "error": own.error} if own.error else summary
+
+    def step(self, game: int, step: int) -> dict[str, Any]:
+        """One step: what each action was worth, and the memories that say so."""
+        own = self._game(game)
+        if not 0 <= step < len(own.moments):
+            raise NotThere(f"Game {game} has no step {step}; it has {len(own.moments)} so far.")
+        moment = own.moments[step]
+        return {
+            "step": step,
+            "frame": step * self.agent.frame_skip,
+            "action": moment.action,
+            "explored": moment.explored,
+            "highest": moment.highest,
+            "reward": moment.reward,
+            "score": moment.score,
+            "position": moment.place.tolist(),
+            "numbers": moment.numbers,
+            "actions": [self._action(votes) for votes in moment.votes],
+            "figures": self._figures(moment, step + 1),
+        }
+
+    def pictures(self, game: int, chunk: int) -> bytes:
+        """Pictures that the environment drew, packed."""
+        own = self._game(game)
+        return self._there(own.pictures.chunk(chunk) if own.pictures else None, f"Game {game} has no pictures {chunk}.")
+
+    def observations(self, game: int, chunk: int) -> bytes:
+        """What the agent saw, packed."""
+        own = self._game(game)
+        found = own.observations.chunk(chunk) if own.observations else None
+        return self._there(found, f"Game {game} has no observations {chunk}.")
+
+    def past(self, episode: int) -> dict[str, Any]:
+        """An episode of the run."""
+        self._recorded(episode)
+        return self._past.about(episode)
+
+    def past_frames(self, episode: int, chunk: int) -> bytes:
+        """Frames of an episode of the run, packed."""
+        self._recorded(episode)
+        return self._there(self._past.chunk(episode, chunk), f"Episode {episode} has no frames {chunk}.")
+
+    def thumbnails(self, places: list[tuple[int, int]]) -> dict[str, Any]:
+        """Frames of memories, by episode and frame number.
+
+        Episodes whose frames were not kept are played again, for a fraction of a second: `later` says which are to be
+        asked for once more.
+        """
+        began = time.perf_counter()
+        frames: list[NDArray[np.uint8]] = []
+        found, notes, later = [], [], []
+        for episode, number in places:
+            wait = time.perf_counter() - began < PATIENCE
+            if episode in self._history:
+                frame, why = self._past.frame(episode, number // self.agent.frame_skip, wait=wait)
+            else:
+                frame, why = None, f"Episode {episode} was not recorded."
+            # Those of an environment that draws its own pictures may differ in shape; one answer has one shape.
+            if frame is not None and frames and frame.shape != frames[0].shape:
+                frame, why = None, "Its frame has another shape."
+            found.append(frame is not None)
+            notes.append(why)
+            later.append(frame is None and not why)
+            if frame is not None:
+                frames.append(frame)
+        packed = zlib.compress(b"".join(frame.tobytes() for frame in frames), 1)
+        return {
+            "shape": list(frames[0].shape) if frames else None,
+            "found": found,
+            "notes": notes,
+            "later": later,
+            "frames": base64.b64encode(packed).decode(),
+        }
+
+    def _action(self, votes: Votes) -> dict[str, Any]:
+        return {
+            "value": _finite(votes.value),
+            "exact": votes.exact,
+            "neighbours": [
+                {
+                    "id": int(votes.entry_ids[i]),
+                    "value": float(votes.values[i]),
+                    "distance": float(votes.distances[i]),
+                    "episode": episode if episode > 0 else None,
+                    "frame": frame if episode > 0 else None,
+                    "matched": int(votes.matched[i]),
+                    "age": self._past.age(episode, frame) if episode > 0 else None,
+                    "position": votes.places[i].tolist(),
+                    "numbers": None if votes.numbers is None else votes.numbers[i].tolist(),
+                }
+                for i, (episode, frame) in enumerate(votes.origins.tolist())
+            ],
+        }
+
+    def _figures(self, now: Moment, steps: int) -> dict[str, Any]:
+        """Of a step, and of all that many steps up to it."""
+        origins = [origin for votes in now.votes for origin in votes.origins.tolist() if origin[0] > 0]
+        ages = [age for age in (self._past.age(*origin) for origin in origins) if age is not None]
+        return {
+            "exact_share": now.exact_so_far / (steps * len(now.votes)),
+            "exact_chosen_share": now.exact_taken_so_far / steps,
+            "used": sum(len(votes.values) for votes in now.votes),
+            "age_median": float(np.median(ages)) if ages else None,
+            "age_youngest": min(ages, default=None),
+            "age_oldest": max(ages, default=None),
+        }
+
+    def _frames_note(self) -> str:
+        history = self._history
+        if not len(history):
+            return (
+                "This run has no record of its episodes, so memories have no frames here: it was made by an earlier "
+                "version, or its directory `history` is gone."
+            )
+        if not history.with_frames:
+            return "Frames were not kept while training (--keep-frames); they are made again by playing actions again."
+        size = f"{history.frames_bytes / 1e6:,.1f} MB"
+        return f"Frames of {history.with_frames:,} of {len(history):,} episodes were kept while training ({size})."
+
+    def _game(self, game: int) -> RecordedGame:
+        if not 0 <= game < len(self._games):
+            raise NotThere(f"There is no game {game}; {len(self._games)} were played.")
+        return self._games[game]
+
+    def _recorded(self, episode: int) -> None:
+        if episode not in self._history:
+            raise NotThere(f"Episode {episode} was not recorded.")
+
+    @staticmethod
+    def _there(found: bytes | None, otherwise: str) -> bytes:
+        if found is None:
+            raise NotThere(otherwise)
+        return found
+
+
+def action_names(env: gymnasium.Env[Any, Any], n: int, start: int) -> list[str]:
+    """What the actions are called, in words (`up right`); numbers where the environment does not say."""
+    meanings = getattr(env.unwrapped, "get_action_meanings", None)
+    names = [str(name) for name in meanings()] if callable(meanings) else []
+    if len(names) != n:
+        return [f"action {start + action}" for action in range(n)]
+    words = re.compile(r"UP|DOWN|LEFT|RIGHT|FIRE|NOOP")
+    return [" ".join(words.findall(name)).lower() if words.sub("", name) == "" else name for name in names]
+
+
+def _renderer(name: str, config: Any) -> gymnasium.Env[Any, Any]:
+    """One environment, which draws if it can."""
+    try:
+        env = make_env(name, config, render_mode="rgb_array")
+    except (TypeError, ValueError):
+        env = make_env(name, config)
+    assert isinstance(env, gymnasium.Env)
+    return env
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

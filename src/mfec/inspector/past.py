@@ -1,0 +1,217 @@
+"""Episodes of the run that memories come from: their frames as they were kept, or made by playing again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from mfec.agent import MFEC
+from mfec.config import RunConfig
+from mfec.envs import make_env
+from mfec.envs.atari import make_atari
+from mfec.envs.lanes import SingleLane, VectorLanes, make_lanes
+from mfec.envs.names import is_atari
+from mfec.history import History, PastEpisode
+from mfec.history.frame_codec import frames_in_chunk, pack_frames, picture_shape, pictures_of
+from mfec.inspector.recording import draw
+from mfec.memory.identities import array_keys
+
+REMEMBERED_BYTES = 2**28  # of frames that stay at hand
+SHORTER_SIDE = 160  # of pictures that an environment has drawn, at most; they are shown small
+
+KEPT = "Its frames were kept while training."
+AGAIN = "Its frames were not kept; they were made again by playing its actions, and every state is the one remembered."
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames of an episode, from a step on."""
+
+    first: int
+    frames: NDArray[np.uint8]
+
+    def at(self, step: int) -> NDArray[np.uint8]:
+        """The frame of a step."""
+        return np.asarray(self.frames[step - self.first])
+
+
+@dataclass(frozen=True)
+class Again:
+    """What came of playing an episode again: all of its frames, or why there are none."""
+
+    frames: NDArray[np.uint8] | None
+    why: str = ""
+
+
+class Past:
+    """The past episodes of a run, by number."""
+
+    def __init__(self, agent: MFEC, config: RunConfig, history: History, stop: list[bool]) -> None:
+        """stop: fills when it is time to end, even in the middle of an episode."""
+        self._agent, self._config, self._stop = agent, config, stop
+        self.history = history
+        self._shape = picture_shape(agent.observation_space)
+        self._reading, self._playing = threading.Lock(), threading.Lock()
+        self._remembered: OrderedDict[tuple[int, int], Frames] = OrderedDict()  # by episode and chunk
+        self._again: OrderedDict[int, Again] = OrderedDict()
+        self._env: Any = None
+
+    def age(self, episode: int, frame: int) -> int | None:
+        """How many frames of the run ago that was; None where it is not known."""
+        begun = self.history.begun(episode)
+        if begun is None:
+            return None
+        return max(0, self._agent.frames - begun - frame * self._config.environment.n_envs)  # lanes step in turn
+
+    def about(self, number: int) -> dict[str, Any]:
+        """An episode as the page shows it; a KeyError where it was not recorded."""
+        episode = self.history.episode(number)
+        kept = self.history.kept(number) if self._shape is not None else []
+        whole = kept == [(0, len(episode))]
+        again = Again(None) if whole else self._play_again(episode)
+        shape = self._shape if again.frames is None else again.frames.shape[1:]
+        if again.frames is not None:
+            kept, source, note = [(0, len(episode))], "recreated", AGAIN
+        elif kept:
+            source, note = "kept", KEPT if whole else f"{KEPT} Some are missing: {again.why}"
+        else:
+            source, note = "none", f"Its frames were not kept. {again.why}"
+        return {
+            "episode": number,
+            "steps": len(episode),
+            "begun": episode.begun,
+            "actions": episode.actions.tolist(),
+            "rewards": episode.rewards.tolist(),
+            "ended": episode.ended,
+            "ends": self._ends(episode),
+            "source": source,
+            "note": note,
+            "picture": {"shape": list(shape), "per_chunk": frames_in_chunk(shape)} if kept and shape else None,
+            "available": [list(part) for part in kept],
+        }
+
+    def chunk(self, number: int, chunk: int) -> bytes | None:
+        """Frames of an episode, packed, black where one is missing; None where all are."""
+        about = self.about(number)
+        if about["picture"] is None:
+            return None
+        per_chunk, shape = about["picture"]["per_chunk"], tuple(about["picture"]["shape"])
+        steps = range(chunk * per_chunk, min((chunk + 1) * per_chunk, about["steps"]))
+        found = [self.frame(number, step, wait=True)[0] for step in steps]
+        if all(frame is None for frame in found):
+            return None
+        return pack_frames(np.array([np.zeros(shape, np.uint8) if frame is None else frame for frame in found]))
+
+    def frame(self, number: int, step: int, *, wait: bool) -> tuple[NDArray[np.uint8] | None, str]:
+        """One frame, or why there is none. Without `wait` an episode is not played again for it: then the reason is "".
+
+        A KeyError where the episode was not recorded.
+        """
+        kept = self._kept(number, step)
+        if kept is not None:
+            return kept, ""
+        again = self._again.get(number)
+        if again is None:
+            if not wait:
+                return None, ""
+            again = self._play_again(self.history.episode(number))
+        if again.frames is None:
+            return None, again.why
+        return (again.frames[step], "") if step < len(again.frames) else (None, "The episode was shorter.")
+
+    def _ends(self, episode: PastEpisode) -> list[int]:
+        """The steps after which the memory was told what had followed: the last one, and those that cost a life."""
+        by_life = self._config.agent.episode == "life"
+        ends = set(np.flatnonzero(episode.lost_life).tolist()) if by_life else set()
+        return sorted(ends | ({len(episode) - 1} if episode.ended else set()))
+
+    def _kept(self, number: int, step: int) -> NDArray[np.uint8] | None:
+        if self._shape is None:
+            return None
+        with self._reading:
+            for key, part in self._remembered.items():
+                if key[0] == number and part.first <= step < part.first + len(part.frames):
+                    self._remembered.move_to_end(key)
+                    return part.at(step)
+            found = self.history.frames(number, step, self._shape)
+            if found is None:
+                return None
+            part = Frames(*found)
+            self._remembered[number, part.first] = part
+            while sum(own.frames.nbytes for own in self._remembered.values()) > REMEMBERED_BYTES:
+                self._remembered.popitem(last=False)
+            return part.at(step)
+
+    def _play_again(self, episode: PastEpisode) -> Again:
+        with self._playing:
+            if episode.number not in self._again:
+                self._again[episode.number] = self._replay(episode)
+                frames = [own.frames for own in self._again.values() if own.frames is not None]
+                while sum(own.nbytes for own in frames) > REMEMBERED_BYTES and len(self._again) > 1:
+                    gone = self._again.popitem(last=False)[1].frames
+                    frames = [own for own in frames if own is not gone]
+            self._again.move_to_end(episode.number)
+            return self._again[episode.number]
+
+    def _replay(self, episode: PastEpisode) -> Again:
+        """Play the actions of an episode again, and see whether it is the same one."""
+        if episode.game < 0:
+            return Again(None, "Its environment begins games by itself, so that none can be begun again.")
+        if not episode.whole or not len(episode):
+            return Again(None, "Not all of its actions were recorded.")
+        try:
+            lanes = self._lanes(episode.lane)
+            lanes.begin_game(0, episode.game)
+            seen, drawn, rewards = [], [], []
+            for action in episode.actions.tolist():
+                if self._stop:
+                    return Again(None, "It is not played again any more.")
+                seen.append(lanes.shown(0)[0])
+                if self._shape is None:
+                    drawn.append(_small(draw(self._env)))
+                lanes.send(0, np.array([action]))
+                rewards.append(float(lanes.receive(0).rewards[0]))
+        except (ImportError, OSError, TypeError, ValueError) as error:
+            return Again(None, f"It could not be played again: {error}")
+        observations = np.array(seen)
+        if rewards != episode.rewards.tolist() or not self._remembers(episode.number, observations):
+            return Again(None, "Playing its actions again led elsewhere: its environment does not repeat itself.")
+        if self._shape is not None:
+            return Again(pictures_of(observations, self._shape))
+        if any(picture is None for picture in drawn):
+            return Again(None, "Its environment shows no pictures, and cannot draw any.")
+        return Again(np.array(drawn, np.uint8))
+
+    def _remembers(self, number: int, observations: NDArray[Any]) -> bool:
+        """Whether every state that the memory has from an episode is the one seen there."""
+        frames, keys = self._agent.memory.buffers.seen_in(number)
+        steps = frames // self._agent.frame_skip
+        there = steps < len(observations)  # a game in progress may have been recorded further than the memory knows
+        return bool(there.all()) and bool((array_keys(observations[steps]) == keys).all())
+
+    def _lanes(self, lane: int) -> SingleLane | VectorLanes:
+        """One lane that begins games as that lane of the run did."""
+        environment, name = self._config.environment, self._config.env
+        if self._env is None:
+            one = replace(environment, n_envs=1)
+            if environment.n_envs > 1 and is_atari(name):  # games of ale-py's vector begin by other numbers
+                self._env = make_atari(name, **vars(one))
+            else:
+                self._env = make_env(name, one, render_mode=None if self._shape else "rgb_array")
+        lanes = make_lanes(self._env, self._agent.env_seed, first_lane=lane)
+        assert isinstance(lanes, SingleLane if not isinstance(self._env, VectorEnv) else VectorLanes)
+        return lanes
+
+
+def _small(picture: NDArray[np.uint8] | None) -> NDArray[np.uint8] | None:
+    """Every so many pixels of a large picture."""
+    if picture is None:
+        return None
+    every = -(-min(picture.shape[:2]) // SHORTER_SIDE)
+    return picture[::every, ::every]

@@ -1,0 +1,82 @@
+"""Answers in a file: as JSON by their addresses, in few bytes."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any
+
+from mfec.inspector.answers import as_json
+
+MEMORIES = "memories"  # beside the addresses
+
+
+class Recorded:
+    """Answers by address as JSON, compressed as they come: all steps of a game can be 50 MB of text."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(9)
+        self._data = bytearray()
+        self._begun = False
+
+    def add(self, address: str, answer: bytes) -> None:
+        """Add an answer: its JSON."""
+        head = b"," if self._begun else b"{"
+        self._begun = True
+        self._data += self._compressor.compress(head + as_json(address) + b":" + answer)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the page so far."""
+        self._data += self._compressor.flush(zlib.Z_SYNC_FLUSH)
+        return in_base64(len(self._data))
+
+    def finish(self) -> bytes:
+        """Everything, as the page takes it."""
+        self._data += self._compressor.compress(b"}" if self._begun else b"{}") + self._compressor.flush()
+        return bytes(self._data)
+
+
+class Memories:
+    """Every memory once, so that steps can name them by number.
+
+    The same ones vote again and again. Written out, one step of the Labyrinth, 8 actions with 50 neighbours, is longer
+    than what zlib looks back at (32 KB), so that 900 steps took 16 MB; with numbers they take 0.3 to 4.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+
+    def shorten(self, step: dict[str, Any]) -> dict[str, Any]:
+        """A step whose neighbours are pairs: the number of a memory, and its distance."""
+        actions = [
+            {**action, "neighbours": [self._pair(**neighbour) for neighbour in action["neighbours"]]}
+            for action in step["actions"]
+        ]
+        return {**step, "actions": actions}
+
+    def as_json(self) -> bytes:
+        """All memories, in the order of their numbers."""
+        return b"[" + b",".join(self._numbers) + b"]"
+
+    def _pair(self, *, distance: float, **memory: Any) -> tuple[int, float]:
+        # More precise than the states, which are float32.
+        return self._numbers.setdefault(as_json(memory), len(self._numbers)), float(f"{distance:.8g}")
+
+
+def in_base64(nbytes: int) -> int:
+    """Characters of that many bytes."""
+    return -(-nbytes // 3) * 4
+
+
+def cost(chunks: list[bytes]) -> int:
+    """Bytes, at most, that chunks take in a page.
+
+    They are base64 in JSON, which is compressed, which is base64 again: 1.34 bytes for one, and an address.
+    """
+    return sum(in_base64(len(chunk) + len(chunk) // 50 + 90) for chunk in chunks)
+
+
+def as_text(chunk: bytes) -> bytes:
+    """A chunk of frames as JSON."""
+    return b'"' + base64.b64encode(chunk) + b'"'

@@ -1,0 +1,369 @@
+"""What the page is told is true: step by step what the agent's own memory says, and frames that were really seen."""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from mfec import MFEC
+from mfec.cli import main
+from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.envs import make_env
+from mfec.experiments.evaluate import evaluate_run
+from mfec.experiments.train import train
+from mfec.history import History
+from mfec.history.frame_codec import unpack_frames
+from mfec.inspector.inspection import Inspection, NotThere, action_names
+from mfec.run_directory import RunDirectory, RunDirectoryError
+
+GAME = "qbert"
+SETTINGS = AgentConfig(k=4, dim=16, capacity=2000, epsilon=0.1, gamma=0.97)
+
+
+def trained(
+    out: Path, env: str = GAME, *, frames: int = 12_000, keep_frames: bool = False, **environment
+) -> RunDirectory:
+    quiet = Console(quiet=True)
+    config = RunConfig(env, frames, agent=SETTINGS, environment=EnvConfig(**environment))
+    return train(config, out, keep_frames=keep_frames, console=quiet)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return trained(tmp_path_factory.mktemp("kept"), keep_frames=True, max_frames=2000)
+
+
+@pytest.fixture(scope="module")
+def played(kept: RunDirectory) -> Inspection:
+    inspection = Inspection(kept, seed=5)
+    inspection.play()
+    inspection.finish(0)
+    return inspection
+
+
+def seen_in_game(inspection: Inspection, game: int = 0) -> np.ndarray:
+    about = inspection.game(game)["observation"]
+    chunks = range(-(-inspection.game(game)["steps"] // about["per_chunk"]))
+    return np.concatenate([unpack_frames(inspection.observations(game, i), tuple(about["shape"])) for i in chunks])
+
+
+# -- True to the memory -----------------------------------------------------------------------------------------------
+
+
+def test_every_number_is_the_memory_s_own(played, kept):
+    """Against `memory.estimate` and `memory.neighbours` of an agent that was loaded apart, for every step."""
+    agent = MFEC.load(kept.checkpoint, env=GAME)
+    observations, game = seen_in_game(played), played.game(0)
+    assert len(observations) == game["steps"] > 100
+    exact = taken = 0
+    for step, observation in enumerate(observations):
+        told = played.step(0, step)
+        states, keys = agent.embedding(observation[None]), [observation.tobytes()]
+        estimates = agent.memory.estimate(states, keys, mark_used=False)
+        values = [math.inf if own["value"] is None else own["value"] for own in told["actions"]]
+        assert values == estimates.values[0].tolist()
+        assert [own["exact"] for own in told["actions"]] == estimates.exact[0].tolist()
+        assert told["highest"] == np.flatnonzero(estimates.values[0] == estimates.values[0].max()).tolist()
+        assert told["action"] in told["highest"] or told["explored"]
+        for action, own in enumerate(told["actions"]):
+            near = agent.memory.neighbours(states[0], action)
+            behind = own["neighbours"]
+            many = 1 if own["exact"] else len(near.values)
+            assert [each["id"] for each in behind] == near.entry_ids[:many].tolist()
+            assert [each["value"] for each in behind] == near.values[:many].tolist()
+            assert [each["distance"] for each in behind] == near.distances[:many].tolist()
+            assert [[each["episode"], each["frame"]] for each in behind] == near.origins[:many].tolist()
+            assert [each["matched"] for each in behind] == near.matched[:many].tolist()
+        exact += int(estimates.exact.sum())
+        taken += bool(estimates.exact[0, told["action"]])
+        figures = told["figures"]
+        assert figures["exact_share"] == exact / ((step + 1) * agent.n_actions)
+        assert figures["exact_chosen_share"] == taken / (step + 1)
+        assert figures["used"] == sum(len(own["neighbours"]) for own in told["actions"])
+        ages = [each["age"] for own in told["actions"] for each in own["neighbours"]]
+        assert figures["age_median"] == np.median(ages)
+        assert (figures["age_youngest"], figures["age_oldest"]) == (min(ages), max(ages))
+        assert (told["step"], told["frame"]) == (step, 4 * step)
+        assert (told["action"], told["reward"]) == (game["actions"][step], game["rewards"][step])
+        assert told["score"] == sum(game["rewards"][:step])
+        assert game["exact"][step] == estimates.exact[0, told["action"]]
+        assert game["explored"][step] == told["explored"]
+    assert 0 < sum(game["explored"]) < len(observations) / 3
+    assert exact > 100
+
+
+def test_the_game_is_the_first_that_evaluate_plays(played, kept):
+    [evaluation] = evaluate_run(kept, episodes=1, seed=5)
+    game = played.game(0)
+    assert (game["score"], 4 * game["steps"]) == (evaluation.scores[0], evaluation.lengths_frames[0])
+    assert game["done"]
+
+
+def test_looking_does_not_change_the_memory(played, kept):
+    ours, theirs = played.agent.memory.tensors(), MFEC.load(kept.checkpoint).memory.tensors()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_pictures_are_what_the_environment_draws(played):
+    env = make_env(GAME, EnvConfig(max_frames=2000), render_mode="rgb_array")
+    game = played.game(0)
+    about = game["picture"]
+    env.reset(seed=game["seed"])
+    for step, action in enumerate(game["actions"][:60]):
+        chunk, place = divmod(step, about["per_chunk"])
+        pictures = unpack_frames(played.pictures(0, chunk), tuple(about["shape"]))
+        assert np.array_equal(pictures[place], env.render())
+        env.step(action)
+
+
+def test_places_on_the_map_agree(played):
+    """The place of a state is that of an exact match of it, and neighbours lie where the map would put them."""
+    told = [played.step(0, step) for step in range(0, 100, 3)]
+    matched = [
+        (each["position"], own["neighbours"][0]["position"]) for each in told for own in each["actions"] if own["exact"]
+    ]
+    assert len(matched) > 10
+    assert all(here == there for here, there in matched)
+    points = played.run()["map"]
+    assert len(points["x"]) == len(points["y"]) == len(points["value"]) == min(4000, len(played.agent.memory))
+    assert np.std(points["x"]) == pytest.approx(1.0, abs=0.1)
+    assert abs(np.corrcoef(points["x"], points["y"])[0, 1]) < 0.1
+    assert 1.0 >= points["share"][0] >= points["share"][1] > 0.0
+
+
+def test_the_run_is_told(played, kept):
+    run = played.run()
+    assert run["actions"] == ["noop", "fire", "up", "right", "left", "down"]
+    assert run["entries"] == played.agent.memory.sizes.tolist()
+    assert (run["environment"], run["directory"]) == (GAME, str(kept.path))
+    assert (run["frames"], run["k"], run["gamma"], run["epsilon"]) == (12_000, 4, 0.97, 0.1)
+    assert (run["live"], run["frame_skip"], run["fps"]) == (True, 4, 15.0)
+    assert "were kept" in run["frames_note"]
+
+
+@pytest.mark.parametrize(("episode", "n_envs"), [("life", 1), ("game", 1), ("life", 3)])
+def test_a_memory_s_value_is_what_followed_in_its_own_episode(tmp_path, episode, n_envs):
+    """Of every entry of a memory: the discounted return, from its frame to the end, of the episode that it names."""
+    settings = replace(SETTINGS, episode=episode)
+    environment = EnvConfig(n_envs=n_envs, max_frames=1500)
+    run = train(RunConfig(GAME, 8000, agent=settings, environment=environment), tmp_path, console=Console(quiet=True))
+    inspection = Inspection(run)
+    tensors = inspection.agent.memory.tensors()
+    returns: dict[int, list[float]] = {}
+    for number in set(tensors["origins"][:, 0].tolist()):
+        past = inspection.past(number)
+        followed, value = [], 0.0
+        for step in reversed(range(past["steps"])):
+            value = past["rewards"][step] + SETTINGS.gamma * (0.0 if step in past["ends"] else value)
+            followed.append(value)
+        returns[number] = followed[::-1]
+    assert len(returns) > 3
+    assert len(tensors["values"]) > 500
+    for value, (number, frame) in zip(tensors["values"].tolist(), tensors["origins"].tolist(), strict=True):
+        assert value == np.float32(returns[number][frame // 4])
+
+
+# -- Frames of the past -----------------------------------------------------------------------------------------------
+
+
+def frames_of(inspection: Inspection, episode: int) -> np.ndarray:
+    about = inspection.past(episode)
+    per_chunk, shape = about["picture"]["per_chunk"], tuple(about["picture"]["shape"])
+    chunks = range(-(-about["steps"] // per_chunk))
+    return np.concatenate([unpack_frames(inspection.past_frames(episode, chunk), shape) for chunk in chunks])
+
+
+@pytest.mark.parametrize(
+    ("env", "environment"),
+    [
+        ("qbert", {"n_envs": 1, "max_frames": 1500}),
+        ("qbert", {"n_envs": 3, "max_frames": 1500}),
+        ("frostbite", {"n_envs": 2, "max_frames": 1500}),
+        ("qbert", {"n_envs": 1, "max_frames": 1500, "sticky_actions": 0.25}),
+        ("qbert", {"n_envs": 2, "max_frames": 1500, "sticky_actions": 0.25}),
+        ("qbert", {"n_envs": 2, "max_frames": 1500, "frame_stack": 3}),
+        ("labyrinth_double_t_maze", {"n_envs": 1}),
+        ("labyrinth_forage", {"n_envs": 2}),
+    ],
+)
+def test_frames_made_again_are_those_that_were_kept(tmp_path, env, environment):
+    """Bit for bit: a run that has kept its frames, and the same without them."""
+    run = trained(tmp_path, env, frames=8000, keep_frames=True, **environment)
+    kept, history = Inspection(run), History(run.history)
+    assert len(history) >= 2
+    by_keeping = {number: frames_of(kept, number) for number in range(1, len(history) + 1)}
+    assert {kept.past(number)["source"] for number in by_keeping} == {"kept"}
+    for file in run.history.glob("frames-*"):
+        file.unlink()
+    without = Inspection(run)
+    assert "not kept" in without.run()["frames_note"]
+    for number, frames in by_keeping.items():
+        about = without.past(number)
+        assert (about["source"], about["available"]) == ("recreated", [[0, len(frames)]])
+        assert np.array_equal(frames_of(without, number), frames)
+        assert len(frames) == about["steps"] == len(about["actions"]) == len(about["rewards"])
+    assert any(frames.std() > 1.0 for frames in by_keeping.values())
+
+
+def test_thumbnails_are_the_remembered_frames(played):
+    memories = {
+        (each["episode"], each["frame"])
+        for step in range(0, 100, 9)
+        for own in played.step(0, step)["actions"]
+        for each in own["neighbours"]
+    }
+    places = sorted(memories)[:50]
+    told = played.thumbnails(places)
+    assert told["found"] == [True] * len(places)
+    frames = np.frombuffer(zlib.decompress(base64.b64decode(told["frames"])), np.uint8).reshape(-1, *told["shape"])
+    for (episode, frame), picture in zip(places, frames, strict=True):
+        assert np.array_equal(picture, frames_of(played, episode)[frame // 4])
+
+
+def test_a_memory_s_frame_is_the_very_observation(played):
+    """The thumbnail of an exact match is what the agent sees now."""
+    observations = seen_in_game(played)
+    checked = 0
+    for step, observation in enumerate(observations[:80]):
+        for own in played.step(0, step)["actions"]:
+            if own["exact"]:
+                told = played.thumbnails([(own["neighbours"][0]["episode"], own["neighbours"][0]["frame"])])
+                assert zlib.decompress(base64.b64decode(told["frames"])) == observation.tobytes()
+                checked += 1
+    assert checked > 20
+
+
+def test_an_environment_that_does_not_repeat_itself_is_found_out(tmp_path):
+    """The seed of a run is changed behind its back: its actions lead elsewhere, and no wrong frame is shown."""
+    run = trained(tmp_path, frames=6000, max_frames=1500)
+    agent = MFEC.load(run.checkpoint)
+    agent.seed = 99
+    agent.save(run.checkpoint)
+    run.config_file.write_text(run.config_file.read_text().replace("seed = 0", "seed = 99"))
+    inspection = Inspection(run)
+    about = inspection.past(1)
+    assert (about["source"], about["picture"], about["available"]) == ("none", None, [])
+    assert "does not repeat itself" in about["note"]
+    told = inspection.thumbnails([(1, 0)])
+    assert (told["found"], told["shape"], told["later"]) == ([False], None, [False])
+    assert "does not repeat itself" in told["notes"][0]
+
+
+def test_a_run_without_a_record_says_so(tmp_path):
+    run = trained(tmp_path, frames=4000, max_frames=1500)
+    for file in run.history.iterdir():
+        file.unlink()
+    inspection = Inspection(run)
+    inspection.play()
+    inspection.finish(0)
+    assert "no record of its episodes" in inspection.run()["frames_note"]
+    with pytest.raises(NotThere, match="Episode 1 was not recorded"):
+        inspection.past(1)
+    assert inspection.thumbnails([(1, 0)])["notes"] == ["Episode 1 was not recorded."]
+    assert inspection.step(0, 0)["figures"]["age_median"] is None
+    assert inspection.step(0, 0)["actions"][0]["neighbours"][0]["age"] is None
+
+
+def test_an_age_is_how_long_ago_the_run_was_there(played, kept):
+    """With one environment, frames of the run before an episode are those of the episodes before it."""
+    lengths = kept.episodes()["length_frames"]
+    for step in (0, 40):
+        for own in played.step(0, step)["actions"]:
+            for each in own["neighbours"]:
+                assert each["age"] == 12_000 - sum(lengths[: each["episode"] - 1]) - each["frame"]
+
+
+# -- Numbers in place of pictures -------------------------------------------------------------------------------------
+
+
+def test_observations_that_are_a_few_numbers(tmp_path):
+    pytest.importorskip("pygame")
+    run = trained(tmp_path, "CartPole-v1", frames=1500)
+    inspection = Inspection(run)
+    inspection.play()
+    inspection.finish(0)
+    game, told = inspection.game(0), inspection.step(0, 3)
+    assert game["observation"] is None
+    assert game["picture"]["shape"] == [400, 600, 3]
+    assert len(told["numbers"]) == 4
+    near = told["actions"][0]["neighbours"][0]
+    gap = np.array(near["numbers"], np.float32) - np.array(told["numbers"], np.float32)
+    assert np.linalg.norm(gap) == pytest.approx(near["distance"], rel=1e-4)
+    about = inspection.past(near["episode"])
+    assert (about["source"], about["picture"]["shape"]) == ("recreated", [134, 200, 3])
+
+
+# -- What is not there ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ask", [
+    lambda i: i.game(1), lambda i: i.game(-1), lambda i: i.step(0, 10**6), lambda i: i.step(0, -1),
+    lambda i: i.pictures(0, 10**6), lambda i: i.observations(0, 999), lambda i: i.past(0), lambda i: i.past(10**6),
+    lambda i: i.past_frames(1, 999), lambda i: i.past_frames(-3, 0),
+])  # fmt: skip
+def test_what_is_not_there_is_a_sentence(played, ask):
+    with pytest.raises(NotThere, match=r"\.$"):
+        ask(played)
+
+
+def test_a_run_that_cannot_be_inspected_is_a_sentence(tmp_path, kept):
+    with pytest.raises(RunDirectoryError, match="no run directory"):
+        Inspection(RunDirectory(tmp_path))
+    empty = RunDirectory(tmp_path / "empty")
+    empty.create(RunConfig(GAME, 1000))
+    with pytest.raises(RunDirectoryError, match="no checkpoint yet"):
+        Inspection(empty)
+    other = RunDirectory(tmp_path / "dqn")
+    other.create(RunConfig(GAME, 1000, algorithm="dqn"))
+    with pytest.raises(RunDirectoryError, match="DQN, which has no memories"):
+        Inspection(other)
+    with pytest.raises(ValueError, match="epsilon"):
+        Inspection(kept, epsilon=1.5)
+    with pytest.raises(ValueError, match="seed"):
+        Inspection(kept, seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["CartPole-v1", "--keep-frames"], "shows no pictures"),
+        (["qbert", "--keep-frames", "--algorithm", "dqn"], "DQN has none"),
+        (["qbert", "--keep-frames", "--frames-limit-gb", "0"], "above 0 gigabytes"),
+    ],
+)
+def test_frames_that_cannot_be_kept_are_refused_before_a_run_begins(tmp_path, capsys, arguments, said):
+    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_of_actions():
+    assert action_names(make_env("labyrinth_forage"), 8, 0)[4] == "move forward"
+    assert action_names(make_env("frostbite"), 18, 0)[-2:] == ["down right fire", "down left fire"]
+    assert action_names(make_env("FrozenLake-v1"), 4, 0) == ["action 0", "action 1", "action 2", "action 3"]
+
+
+def test_games_are_played_one_after_the_other(kept):
+    inspection = Inspection(kept, seed=5)
+    assert [inspection.play(), inspection.play()] == [0, 1]
+    inspection.finish(1)
+    first, second = inspection.game(0), inspection.game(1)
+    assert first["done"]
+    assert second["done"]
+    assert first["seed"] != second["seed"]
+    scores = evaluate_run(kept, episodes=2, seed=5)[0].scores
+    assert [first["score"], second["score"]] == scores
+
+
+def test_closing_ends_a_game_at_once(kept):
+    inspection = Inspection(kept)
+    inspection.play()
+    inspection.close()
+    assert inspection.game(0)["steps"] < 500
