@@ -1,7 +1,7 @@
 """How long a step of the inspector takes to be on the screen, in a browser, and how large an exported game is.
 
-An agent learns Q*bert for a while and keeps its frames. Then its memory is filled up with memories near those it has, of
-the same episodes, until every action has `--entries`. `mfec inspect` serves it, and chromium looks at it:
+An agent learns Q*bert for a while and keeps its frames. Then its memory is filled up with memories near those it has,
+of the same episodes, until every action has `--entries`. `mfec inspect` serves it, and chromium looks at it:
 
 - keys: an arrow key, time and again; what comes next has been fetched while the last step was looked at;
 - jumps: a click anywhere on the timeline, where nothing has been fetched before.
