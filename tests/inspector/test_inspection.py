@@ -240,13 +240,17 @@ def test_a_memory_s_frame_is_the_very_observation(played):
     assert checked > 20
 
 
-def test_an_environment_that_does_not_repeat_itself_is_found_out(tmp_path):
-    """The seed of a run is changed behind its back: its actions lead elsewhere, and no wrong frame is shown."""
-    run = trained(tmp_path, frames=6000, max_frames=1500)
+def change_seed(run: RunDirectory) -> None:
     agent = MFEC.load(run.checkpoint)
     agent.seed = 99
     agent.save(run.checkpoint)
     run.config_file.write_text(run.config_file.read_text().replace("seed = 0", "seed = 99"))
+
+
+def test_an_environment_that_does_not_repeat_itself_is_found_out(tmp_path):
+    """The seed of a run is changed behind its back: its actions lead elsewhere, and no wrong frame is shown."""
+    run = trained(tmp_path, frames=6000, max_frames=1500)
+    change_seed(run)
     inspection = Inspection(run)
     about = inspection.past(1)
     assert (about["source"], about["picture"], about["available"]) == ("none", None, [])
@@ -254,6 +258,44 @@ def test_an_environment_that_does_not_repeat_itself_is_found_out(tmp_path):
     told = inspection.thumbnails([(1, 0)])
     assert (told["found"], told["shape"], told["later"]) == ([False], None, [False])
     assert "does not repeat itself" in told["notes"][0]
+
+
+def damage(run: RunDirectory, name: str, *, keep: float) -> None:
+    """Change one byte after that share of a file of its history."""
+    file = run.history / name
+    content = bytearray(file.read_bytes())
+    content[int(keep * len(content))] ^= 0x55
+    file.write_bytes(content)
+
+
+def test_damaged_frames_are_made_again_or_not_there(tmp_path):
+    """No black frame stands for one that cannot be read."""
+    run = trained(tmp_path, frames=6000, max_frames=1500, keep_frames=True)
+    right = frames_of(Inspection(run), 2)
+    for share in (0.1, 0.2, 0.3, 0.4, 0.5):
+        damage(run, "frames-000001.bin", keep=share)
+    assert np.array_equal(frames_of(Inspection(run), 2), right)
+    change_seed(run)  # now no episode can be played again
+    inspection = Inspection(run)
+    readable, refused = 0, 0
+    for chunk in range(-(-len(right) // 32)):
+        try:
+            found = unpack_frames(inspection.past_frames(2, chunk), (84, 84))
+        except NotThere:
+            refused += 1
+        else:
+            readable += 1
+            assert np.array_equal(found, right[32 * chunk :][:32])
+    assert readable > 0 < refused
+
+
+def test_a_damaged_record_has_no_more_frames_than_steps(tmp_path):
+    run = trained(tmp_path, frames=6000, max_frames=1500, keep_frames=True)
+    damage(run, "steps.bin", keep=0.9)
+    inspection = Inspection(run)
+    for number in range(1, len(History(run.history)) + 1):
+        about = inspection.past(number)
+        assert all(0 <= begin < end <= about["steps"] for begin, end in about["available"])
 
 
 def test_a_run_without_a_record_says_so(tmp_path):
@@ -297,7 +339,9 @@ def test_observations_that_are_a_few_numbers(tmp_path):
     gap = np.array(near["numbers"], np.float32) - np.array(told["numbers"], np.float32)
     assert np.linalg.norm(gap) == pytest.approx(near["distance"], rel=1e-4)
     about = inspection.past(near["episode"])
-    assert (about["source"], about["picture"]["shape"]) == ("recreated", [134, 200, 3])
+    assert (about["source"], about["picture"]["shape"]) == ("recreated", [133, 200, 3])
+    drawn = frames_of(inspection, near["episode"])[0]
+    assert (drawn[:, 5].min(axis=1) < 200).sum() == 1  # the track, a line of one pixel in 400, can be seen
 
 
 # -- What is not there ------------------------------------------------------------------------------------------------

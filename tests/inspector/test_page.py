@@ -160,6 +160,44 @@ def test_remembered_frames_are_drawn_or_said_to_be_missing(own, made):
     assert there > 5 < 5 * missing
 
 
+def _written(made: MadeUp, directory: Path) -> str:
+    """The address of a page in a file."""
+    out = directory / "page.html"
+    out.write_text(page_document(title="written", recorded=made.recorded())[0])
+    return out.as_uri()
+
+
+def test_small_and_large_numbers_find_room(browser, tmp_path):
+    made = make_up(steps=5, n_actions=3, environment="Numbers")
+    step = _step(made, 4)
+    for estimate, value in zip(step["actions"], (-0.00871, 0.0000123, -123456.0), strict=True):
+        estimate.update(value=value)
+    neighbours = step["actions"][step["action"]]["neighbours"]
+    neighbours[0]["matched"] = 9_431
+    watched = open_page(browser, _written(made, tmp_path), step=4)
+    page = watched.page
+    assert page.locator(".value").all_inner_texts() == [f"{MINUS}0.00871", f"1.2e{MINUS}5", f"{MINUS}123,456"]
+    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
+    assert page.locator(".value, .kind, .entries, .card > span").evaluate_all(cut) == []
+    assert page.locator(".card").first.inner_text().splitlines()[-1] == "matched 9,431\N{MULTIPLICATION SIGN}"
+    page.context.close()
+
+
+def test_long_names_of_actions_find_room(browser, tmp_path):
+    """Every name in one line beside its bar, and whole in the table."""
+    made = make_up(steps=40, n_actions=8, environment="Names")
+    made.answers["/api/run"]["actions"][6:] = ["forward and turn left", "forward and turn right"]
+    watched = open_page(browser, _written(made, tmp_path), step=20)
+    page = watched.page
+    heights = page.locator(".row").evaluate_all("all => all.map(one => one.offsetHeight)")
+    assert max(heights) - min(heights) <= 1
+    page.locator(".card").first.click()
+    page.locator("#comparison tbody tr").first.wait_for()
+    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
+    assert page.locator("#comparison tbody td, #comparison tbody th").evaluate_all(cut) == []
+    page.context.close()
+
+
 def test_bars_share_one_scale_with_zero_in_it(own, made):
     page = own.page
     for step in (5, 40):
@@ -191,6 +229,35 @@ def test_numbers_stand_where_there_is_no_picture(browser, tmp_path):
     assert page.locator("#side-then .in-place").inner_text() == "No frames: see the note below."
     assert page.locator("tr[aria-current]").inner_text().split()[0] == "memory"
     assert watched.complaints == []
+    page.context.close()
+
+
+def test_actions_that_share_the_highest_value_are_marked(browser, tmp_path):
+    made = make_up(steps=10, n_actions=4, environment="Ties")
+    names = made.answers["/api/run"]["actions"]
+    for step, explored, highest in ((7, False, [0, 2]), (8, True, [0, 2]), (9, True, [0, 1, 2])):
+        _step(made, step).update(action=3 if explored else 0, explored=explored, highest=highest)
+    watched = open_page(browser, _written(made, tmp_path), step=7)
+    page = watched.page
+    assert page.locator(".tag").all_inner_texts() == ["taken", "", "highest", ""]
+    go_to(page, 8)
+    assert page.locator(".tag").all_inner_texts() == ["highest", "", "highest", "random"]
+    assert page.locator("#verdict").inner_text().endswith(f"{names[0]} and {names[2]} have the highest value.")
+    go_to(page, 9)
+    assert page.locator("#verdict").inner_text().endswith("3 others have the highest value.")
+    page.context.close()
+
+
+def test_the_map_says_what_lies_beyond_its_edges_and_colours(browser, tmp_path):
+    made = make_up(steps=10, environment="Far")
+    points = made.answers["/api/run"]["map"]
+    points["value"][0], points["x"][0] = 1e6, 1e6
+    points["value"][1:] = [max(0.0, value - 300) for value in points["value"][1:]]  # many have the lowest one
+    page = open_page(browser, _written(made, tmp_path), step=3).page
+    assert page.locator("#map-about").inner_text().endswith("; the few farthest are at the edge.")
+    first, _, last = page.locator("#memory-map .scale li").all_inner_texts()
+    assert first == "0"
+    assert last.startswith("\N{GREATER-THAN OR EQUAL TO} ")
     page.context.close()
 
 
@@ -490,6 +557,27 @@ def test_a_memory_without_a_date_says_so(own, made):
     page.locator("#notice button").click()
     assert not page.locator("#notice").is_visible()
     assert page.locator("#inspecting").is_visible()
+
+
+def test_the_hint_is_told_once(own):
+    page = own.page
+    page.get_by_role("button", name="of all actions").click()
+    page.wait_for_timeout(150)
+    assert page.locator(".strip:visible").count() == 6
+    assert page.locator(".hint:visible").count() <= 1
+
+
+def test_nothing_jumps_at_a_random_action_while_it_plays(own):
+    """Its second strip, of what would have been done otherwise, is shown when it stands still."""
+    page = own.page
+    go_to(page, 5)
+    assert page.locator(".strip:visible").count() == 2
+    page.locator("#transport select").select_option("0.1")
+    page.locator("#timeline .slider").focus()
+    page.keyboard.press("Space")
+    assert page.locator(".strip:visible").count() == 1
+    page.keyboard.press("Space")
+    assert page.locator(".strip:visible").count() == 2
 
 
 def test_actions_are_folded_open_and_shut(own):
@@ -809,6 +897,23 @@ def test_a_game_is_watched_while_it_grows(browser):
         assert not page.locator("#comparison").is_visible()
         assert page.evaluate("inspector.shown()") == 0
         assert watched.complaints == []
+        page.context.close()
+
+
+def test_the_outcomes_of_all_games_are_told(browser):
+    """Also of those that are not shown, as soon as they are over."""
+    made = make_up(steps=10, games=3)
+    last = made.answers["/api/games/2"]
+    made.answers["/api/games/2"] = {**last, "steps": 0, "done": False}
+    scores = [made.answers[f"/api/games/{game}"]["score"] for game in range(3)]
+    with serve(made, *page_document(title="Outcomes")) as serving:
+        page = open_page(browser, serving.address).page
+        texts = "[...document.querySelectorAll('#game option')].map(option => option.text)"
+        wait_for(page, f"{texts}[1].includes('score')")
+        assert page.evaluate(texts)[2] == "Game 3"
+        made.answers["/api/games/2"] = last
+        wait_for(page, f"{texts}[2].includes('score')")
+        assert [read(text.partition("score")[2]) for text in page.evaluate(texts)] == scores
         page.context.close()
 
 

@@ -78,7 +78,7 @@ def export_game(
         os.replace(draft, out)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise ExportError(f"cannot write {out}: {error}") from None
+        raise ExportError(f"cannot write {out}: {error.strerror or error}") from None
     return Exported(out, len(html), page.left_out)
 
 

@@ -194,7 +194,7 @@ class Inspection:
     def past_frames(self, episode: int, chunk: int) -> bytes:
         """Frames of an episode of the run, packed."""
         self._recorded(episode)
-        return self._there(self._past.chunk(episode, chunk), f"Episode {episode} has no frames {chunk}.")
+        return self._there(self._past.chunk(episode, chunk), f"These frames of episode {episode} are not there.")
 
     def thumbnails(self, places: list[tuple[int, int]]) -> dict[str, Any]:
         """Frames of memories, by episode and frame number.
@@ -266,10 +266,13 @@ class Inspection:
         if not len(history):
             return (
                 "This run has no record of its episodes, so memories have no frames here: it was made by an earlier "
-                "version, or its directory `history` is gone."
+                "version, or its directory history is gone."
             )
         if not history.with_frames:
-            return "Frames were not kept while training (--keep-frames); they are made again by playing actions again."
+            return (
+                "Frames were not kept while training (--keep-frames). Where the environment repeats itself, they are "
+                "made again by playing an episode's actions."
+            )
         size = f"{history.frames_bytes / 1e6:,.1f} MB"
         return f"Frames of {history.with_frames:,} of {len(history):,} episodes were kept while training ({size})."
 

@@ -82,7 +82,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 class Server(uvicorn.Server):
-    """Tells when it listens, and can be stopped."""
+    """Tells when it listens."""
 
     def __init__(self, config: uvicorn.Config, begun: Callable[[], None]) -> None:
         super().__init__(config)

@@ -72,7 +72,9 @@ class Past:
     def about(self, number: int) -> dict[str, Any]:
         """An episode as the page shows it; a KeyError where it was not recorded."""
         episode = self.history.episode(number)
-        kept = self.history.kept(number) if self._shape is not None else []
+        files = self.history.kept(number) if self._shape is not None else []
+        # Where the record of its actions is damaged, there may be more frames than steps.
+        kept = [(begin, min(end, len(episode))) for begin, end in files if begin < len(episode)]
         whole = kept == [(0, len(episode))]
         again = Again(None) if whole else self._play_again(episode)
         shape = self._shape if again.frames is None else again.frames.shape[1:]
@@ -81,7 +83,8 @@ class Past:
         elif kept:
             source, note = "kept", KEPT if whole else f"{KEPT} Some are missing: {again.why}"
         else:
-            source, note = "none", f"Its frames were not kept. {again.why}"
+            missing = "What was done between its frames cannot be read." if files else "Its frames were not kept."
+            source, note = "none", f"{missing} {again.why}"
         return {
             "episode": number,
             "steps": len(episode),
@@ -97,26 +100,28 @@ class Past:
         }
 
     def chunk(self, number: int, chunk: int) -> bytes | None:
-        """Frames of an episode, packed, black where one is missing; None where all are."""
+        """Frames of an episode, packed, black where none is available; None where one that should be cannot be had."""
         about = self.about(number)
         if about["picture"] is None:
             return None
         per_chunk, shape = about["picture"]["per_chunk"], tuple(about["picture"]["shape"])
         steps = range(chunk * per_chunk, min((chunk + 1) * per_chunk, about["steps"]))
-        found = [self.frame(number, step, wait=True)[0] for step in steps]
-        if all(frame is None for frame in found):
+        available = {step for begin, end in about["available"] for step in range(begin, end)}
+        frames = [self.frame(number, step, wait=True)[0] if step in available else None for step in steps]
+        missing = any(frame is None for step, frame in zip(steps, frames, strict=True) if step in available)
+        if missing or available.isdisjoint(steps):
             return None
-        return pack_frames(np.array([np.zeros(shape, np.uint8) if frame is None else frame for frame in found]))
+        return pack_frames(np.array([np.zeros(shape, np.uint8) if frame is None else frame for frame in frames]))
 
     def frame(self, number: int, step: int, *, wait: bool) -> tuple[NDArray[np.uint8] | None, str]:
         """One frame, or why there is none. Without `wait` an episode is not played again for it: then the reason is "".
 
         A KeyError where the episode was not recorded.
         """
-        kept = self._kept(number, step)
+        again = self._again.get(number)
+        kept = self._kept(number, step) if again is None or again.frames is None else None
         if kept is not None:
             return kept, ""
-        again = self._again.get(number)
         if again is None:
             if not wait:
                 return None, ""
@@ -210,8 +215,11 @@ class Past:
 
 
 def _small(picture: NDArray[np.uint8] | None) -> NDArray[np.uint8] | None:
-    """Every so many pixels of a large picture."""
+    """A large picture, where each pixel is the mean of so many: thin lines stay."""
     if picture is None:
         return None
     every = -(-min(picture.shape[:2]) // SHORTER_SIDE)
-    return picture[::every, ::every]
+    height, width = picture.shape[0] // every, picture.shape[1] // every
+    squares = picture[: height * every, : width * every].reshape(height, every, width, every, -1)
+    means: NDArray[np.uint8] = (squares.sum(axis=(1, 3), dtype=np.uint32) // every**2).astype(np.uint8)
+    return means

@@ -55,7 +55,7 @@ class Card {
     say(this.distance, neighbour.distance === 0 ? "the same state" : `distance ${distance(neighbour.distance)}`);
     say(this.episode, recorded ? `episode ${number(neighbour.episode)}` : "not recorded");
     say(this.frame, recorded ? `frame ${number(neighbour.frame)}` : "when it was");
-    say(this.matched, `matched ${number(neighbour.matched)}×`);
+    say(this.matched, `matched ${short(neighbour.matched)}×`);
     const when = recorded ? `episode ${neighbour.episode}, frame ${neighbour.frame}` : "not recorded when it was";
     const words = `Memory ${rank} of ${of}: value ${number(neighbour.value)}, distance ${distance(neighbour.distance)}`;
     set(this.button, "aria-label", `${words}, ${when}, matched ${count(neighbour.matched, "time")}`);
@@ -121,8 +121,10 @@ class Strip {
     this.element = make("section", { class: "strip" }, make("h3", {}, this.name, " ", this.about), this.list);
   }
 
-  show(action, name, estimate, entries) {
+  // The hint is told once: beside the first of all strips.
+  show(action, name, estimate, entries, first) {
     this.action = action;
+    this.first = first;
     this.neighbours = estimate.neighbours;
     set(this.element, "data-action", action);
     set(this.element, "data-kind", kind(estimate));
@@ -159,7 +161,7 @@ class Strip {
     const focused = this.list.contains(document.activeElement);
     for (let place = to; place < this.shown; place++) this.cards[place].hide();
     this.shown = to;
-    this.hint.hidden = to === 0 || to > FEW;
+    this.hint.hidden = !this.first || to === 0 || to > FEW;
     this.#reachable(this.cards.findIndex((card) => card.button.tabIndex === 0));
     if (focused && document.activeElement.closest("li").hidden && to > 0) this.reached.button.focus();
   }

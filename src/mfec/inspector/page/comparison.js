@@ -3,6 +3,7 @@
 
 const ROWS = 13; // of the table, a few before the present one
 const BEFORE = 3;
+const LONG = 10; // letters of an action that the table has no room for in one line
 
 class Comparison {
   settled = true;
@@ -11,10 +12,10 @@ class Comparison {
   constructor(run, source, frames, player, { moved, failed }) {
     Object.assign(this, { run, source, frames, moved, failed });
     this.root = find("#comparison");
-    this.now = this.#side("#side-now", "This game", ["Step", "Action", "Reward", "Since the memory"], (step) =>
+    this.now = this.#side("#side-now", "This game", ["Step", "Action", "Reward", "Return since"], (step) =>
       player.moveTo(Math.max(this.first, Math.min(this.last, step - this.base))),
     );
-    this.then = this.#side("#side-then", "The past episode", ["Step", "Action", "Reward", "Since the memory"], (step) =>
+    this.then = this.#side("#side-then", "The past episode", ["Step", "Action", "Reward", "Return since"], (step) =>
       player.moveTo(step - this.anchor),
     );
     this.note = find("#side-then .note");
@@ -27,6 +28,7 @@ class Comparison {
       return { row, cells };
     });
     find("#comparison tbody").append(...this.rows.map((each) => each.row));
+    find("#comparison .sides").classList.toggle("long", run.actions.some((name) => name.length > LONG));
     this.transport = new Transport(find("#comparison-transport"), player);
   }
 
@@ -86,7 +88,7 @@ class Comparison {
 
   #opened() {
     const { past, anchor } = this;
-    const begun = `It began at frame ${number(past.begun)} of the run${past.ended ? "" : " and had not ended"}.`;
+    const begun = `It began at frame ${number(past.begun)} of the run${past.ended ? "" : "; its end is not recorded"}.`;
     say(this.note, `${past.note} ${begun}`);
     this.then.timeline.show({ rewards: past.rewards }, { marked: anchor });
     say(find("#followed-note"), this.#followed());
@@ -97,14 +99,17 @@ class Comparison {
   #followed() {
     const { past, anchor } = this;
     const { gamma } = this.run;
-    const end = (past.ends ?? []).find((step) => step >= anchor) ?? past.steps - 1;
+    const told = (past.ends ?? []).find((step) => step >= anchor);
+    const end = told ?? past.steps - 1;
     let value = 0;
     for (let step = end; step >= anchor; step--) value = past.rewards[step] + gamma * value;
     const discount = gamma === 1 ? "" : `, discounted by ${gamma} a step`;
-    const until = end < past.steps - 1 ? "the end of that life" : "the end of the episode";
+    const last = past.ended ? "the end of the episode" : "where its record ends";
+    const until = end < past.steps - 1 ? "the end of that life" : last;
     const followed = `Then, ${number(value)} followed to ${until}, in ${count(end - anchor + 1, "step")}${discount}.`;
     const kept = this.neighbour.value;
     if (Math.abs(kept - value) <= 1e-5 * Math.max(1, Math.abs(kept))) return `${followed} This is what the memory keeps.`;
+    if (told === undefined && !past.ended) return `${followed} The memory keeps ${number(kept)}.`;
     const why = "A memory keeps the return of one life where lives count as episodes, and the best of several visits.";
     return `${followed} The memory keeps ${number(kept)}. ${why}`;
   }
@@ -221,7 +226,8 @@ class Comparison {
     const step = this.anchor + at;
     const there = past.picture && past.available.some(([from, to]) => step >= from && step < to);
     if (!there) {
-      this.then.picture.tell(past.picture ? "This frame was not kept." : "No frames: see the note below.");
+      const missing = this.source.recorded ? "This frame is not in this file." : "This frame was not kept.";
+      this.then.picture.tell(past.picture ? missing : "No frames: see the note below.");
       return;
     }
     const label = `Remembered frame ${step * this.run.frame_skip} of episode ${past.episode}`;

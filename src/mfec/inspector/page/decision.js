@@ -7,9 +7,10 @@ class Decision {
   #all = false;
   #round = 0;
 
-  // open(action, neighbour, card) watches a memory; pointed(action, neighbour) tells which one the reader is at.
-  constructor(run, thumbnails, { open, pointed, failed }) {
+  // open(action, neighbour) watches a memory; pointed(action, neighbour) tells which one the reader is at.
+  constructor(run, thumbnails, { open, pointed, failed, isPlaying }) {
     this.run = run;
+    this.isPlaying = isPlaying;
     this.thumbnails = thumbnails;
     this.failed = failed;
     this.root = find("#decision");
@@ -23,6 +24,8 @@ class Decision {
     this.rows = run.actions.map((name, action) => new Row(name, run.entries[action], () => this.#fold(action)));
     find("#actions").append(...this.rows.map((row) => row.item));
     find("#actions").classList.toggle("many", run.actions.length > 9);
+    const longest = Math.max(...run.actions.map((name) => name.length));
+    find("#actions").style.setProperty("--names", `${Math.max(5, Math.min(12, 0.52 * longest))}rem`);
     this.#listen(open, pointed);
   }
 
@@ -39,6 +42,13 @@ class Decision {
     await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
     while (round === this.#round && this.#wanting().length > 0) await this.#paint();
     return round === this.#round;
+  }
+
+  // Plays no more, or plays on: see #isOpen.
+  playerChanged() {
+    if (!this.step) return;
+    this.#bars();
+    this.#fill();
   }
 
   // What is on the screen is of another step than the frame.
@@ -98,7 +108,8 @@ class Decision {
   #isOpen(action) {
     if (this.#chosen.has(action)) return this.#chosen.get(action);
     if (this.#all || this.step.action === action) return true;
-    return this.step.explored && this.step.highest[0] === action;
+    // What it would have done otherwise. Not while it plays: what is below would jump for a fraction of a second.
+    return this.step.explored && this.step.highest[0] === action && !this.isPlaying();
   }
 
   #fold(action) {
@@ -121,7 +132,7 @@ class Decision {
     this.#strips.forEach((strip, place) => {
       const action = open[place];
       if (action === undefined) strip.hide();
-      else strip.show(action, this.run.actions[action], this.step.actions[action], this.run.entries[action]);
+      else strip.show(action, this.run.actions[action], this.step.actions[action], this.run.entries[action], place === 0);
     });
     this.#paint();
   }
@@ -210,7 +221,7 @@ class Row {
       make("span", { class: "bar", "aria-hidden": "true" }, this.fill, this.zero),
       this.value,
       this.kind,
-      make("span", { class: "entries", text: count(entries, "memory", "memories") }),
+      make("span", { class: "entries" }, number(entries), make("span", { text: entries === 1 ? " memory" : " memories" })),
     );
     this.button.addEventListener("click", fold);
     this.item = make("li", {}, this.button);
@@ -229,7 +240,7 @@ class Row {
     this.fill.style.left = `${Math.min(zero, end)}%`;
     this.fill.style.width = `${Math.abs(end - zero)}%`;
     this.zero.style.left = `${zero}%`;
-    say(this.tag, taken ? (random ? "random" : "taken") : random && highest ? "highest" : "");
+    say(this.tag, taken ? (random ? "random" : "taken") : highest ? "highest" : "");
     set(this.tag, "data-tag", taken ? "taken" : null);
     say(this.value, value === null ? "untried" : number(value));
     say(this.kind, inShort(estimate));
@@ -243,11 +254,12 @@ function inShort(estimate) {
 
 function verdict(step, run) {
   const name = run.actions[step.action];
-  const best = run.actions[step.highest[0]];
+  const best = step.highest.map((action) => run.actions[action]);
   const untried = step.actions[step.action].value === null;
   if (step.explored) {
     if (step.highest.includes(step.action)) return `Random action: ${name}, which has the highest value as well.`;
-    return `Random action: ${name}. The highest value is that of ${best}.`;
+    const others = best.length > 2 ? `${best.length} others` : best.join(" and ");
+    return `Random action: ${name}. ${others} ${best.length > 1 ? "have" : "has"} the highest value.`;
   }
   if (untried) return `Takes ${name}, of which too little is known here: it counts as the highest.`;
   if (step.highest.length > 1) return `Takes ${name}, one of ${step.highest.length} actions with the highest value.`;

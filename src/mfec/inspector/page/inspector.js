@@ -26,6 +26,7 @@ class Inspector {
     this.decision = new Decision(run, this.thumbnails, {
       open: (action, neighbour) => this.#open(action, neighbour),
       pointed: (action, neighbour) => this.map.point(action, neighbour),
+      isPlaying: () => this.player.playing,
       failed,
     });
     const moved = () => this.#speak();
@@ -58,6 +59,7 @@ class Inspector {
     const games = Math.max(1, this.run.recorded_games);
     this.#listGames(games);
     await this.#choose(place.game !== null && place.game < games ? place.game : 0);
+    this.#askOutcomes(games).catch(() => {}); // where the server does not answer, whoever needs it says so
     await this.#route();
   }
 
@@ -207,9 +209,7 @@ class Inspector {
     const playing = this.waits();
     const alone = find("#games").hidden ? `score ${number(game.score)}` : "";
     say(find("#progress"), playing ? `playing: ${count(game.steps, "step")}, score ${number(game.score)}` : alone);
-    const option = find(`#game option[value="${game.game}"]`);
-    const outcome = playing ? "being played" : `score ${number(game.score)}`;
-    if (option) say(option, `Game ${game.game + 1}: ${outcome}`);
+    this.#tellOutcome(game);
     find("#another").disabled = playing;
     const begun = game.steps > 0;
     find("#inspecting").hidden = !begun || this.comparison.open;
@@ -225,6 +225,25 @@ class Inspector {
       select.append(make("option", { value: game, text: `Game ${game + 1}` }));
     }
     find("#games").hidden = games < 2 && !this.run.live;
+  }
+
+  #tellOutcome(game) {
+    const option = find(`#game option[value="${game.game}"]`);
+    const outcome = game.done || game.error ? `score ${number(game.score)}` : "being played";
+    if (option) say(option, `Game ${game.game + 1}: ${outcome}`);
+  }
+
+  // The outcomes of the games that are not shown. They are played one after the other: where one is not over, those
+  // after it have not begun.
+  async #askOutcomes(games) {
+    for (let which = 0; which < games; which++) {
+      for (;;) {
+        const game = which === this.#game.game ? this.#game : await this.source.json(`/api/games/${which}`);
+        if (game.steps > 0) this.#tellOutcome(game);
+        if (game.done || game.error) break;
+        await sleep(4 * ASK_AGAIN);
+      }
+    }
   }
 
   async #playAnother() {
@@ -375,6 +394,7 @@ class Inspector {
   #playerChanged() {
     this.transport.changed();
     this.comparison.transport.changed();
+    this.decision.playerChanged();
     this.#speak();
   }
 

@@ -28,6 +28,11 @@ function innerRange(numbers, share) {
   return last < 0 ? [0, 1] : [sorted[Math.floor(share * last)], sorted[Math.ceil((1 - share) * last)]];
 }
 
+function range(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)].map(number);
+  return low === high ? low : `${low} to ${high}`;
+}
+
 class MemoryMap {
   constructor(run) {
     this.run = run;
@@ -65,7 +70,7 @@ class MemoryMap {
         ? `No memories of ${name} to draw.`
         : estimate.exact
           ? `This state is in the memory: ${name} is worth ${number(estimate.value)}.`
-          : `${count(values.length, "memory", "memories")} of ${name}, worth ${number(Math.min(...values))} to ${number(Math.max(...values))}.`;
+          : `${count(values.length, "memory", "memories")} of ${name}, worth ${range(values)}.`;
     say(this.says, this.words);
     const sample = count(this.points.value.length, "memory", "memories");
     set(this.canvas, "aria-label", `Map of ${sample}, coloured by value. ${this.words}`);
@@ -89,9 +94,14 @@ class MemoryMap {
     this.across = innerRange(x, 0.003);
     this.up = innerRange(y, 0.003);
     [this.low, this.high] = innerRange(value, 0.02);
-    const of = `${count(value.length, "memory", "memories")} of ${number(this.run.entries.reduce((a, b) => a + b, 0))}`;
+    const all = this.run.entries.reduce((a, b) => a + b, 0);
+    const of = `${number(value.length)} of ${count(all, "memory", "memories")}`;
     const shares = share.map(percent).join(" and ");
-    say(find("#map-about"), `${of}, by two principal components of their states (${shares} of the variance).`);
+    const about = `${of}, by two principal components (${shares} of the variance)`;
+    const far = (numbers, [low, high]) => numbers.some((number) => number < low || number > high);
+    const clipped = far(x, this.across) || far(y, this.up);
+    say(find("#map-about"), clipped ? `${about}; the few farthest are at the edge.` : `${about}.`);
+    this.beyond = [value.some((each) => each < this.low), value.some((each) => each > this.high)];
   }
 
   #legend() {
@@ -99,7 +109,11 @@ class MemoryMap {
     const stops = Array.from({ length: 11 }, (_, i) => viridis(i / 10));
     bar.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
     const marks = this.high > this.low ? [this.low, (this.low + this.high) / 2, this.high] : [this.low];
-    ticks.replaceChildren(...marks.map((mark) => make("li", { text: number(Number(mark.toPrecision(3))) })));
+    const texts = marks.map((mark) => number(Number(mark.toPrecision(3))));
+    // A few values lie beyond either end, and have its colour.
+    if (this.beyond[0]) texts[0] = `\u2264 ${texts[0]}`;
+    if (this.beyond[1]) texts.push(`\u2265 ${texts.pop()}`);
+    ticks.replaceChildren(...texts.map((text) => make("li", { text })));
   }
 
   #colour(value) {

@@ -2,15 +2,22 @@
 
 const grouped = [0, 1, 2].map((digits) => new Intl.NumberFormat("en", { maximumFractionDigits: digits }));
 const small = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const shortened = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 function number(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
+  if (size > 0 && size < 0.001) return value.toExponential(1).replaceAll("-", "\u2212");
   let format = small;
   if (size === 0 || Number.isInteger(value) || size >= 1000) format = grouped[0];
   else if (size >= 100) format = grouped[1];
   else if (size >= 1) format = grouped[2];
   return format.format(size === 0 ? 0 : value).replace("-", "\u2212");
+}
+
+// Short enough for a card: 12.3K.
+function short(n) {
+  return n < 10_000 ? number(n) : shortened.format(n);
 }
 
 // To three places: cards are narrow.
