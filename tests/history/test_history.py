@@ -12,7 +12,7 @@ import pytest
 from mfec import MFEC
 from mfec.callback import Callback, Steps
 from mfec.history import History, HistoryWriter
-from mfec.history.records import HEADER, scan
+from mfec.history.records import HEADER_BYTES, scan
 from mfec.history.writer import SEGMENTS, frame_files, steps_file
 
 from ..playing import Walk
@@ -141,7 +141,7 @@ def test_without_a_checkpoint_nothing_stays(tmp_path):
     assert frame_files(tmp_path) == []
 
 
-@pytest.mark.parametrize("cut", [1, 7, HEADER.size, HEADER.size + 5])
+@pytest.mark.parametrize("cut", [1, 7, HEADER_BYTES, HEADER_BYTES + 5])
 def test_a_record_that_was_cut_off_is_left_out(tmp_path, cut):
     story = Story(1)
     writer = HistoryWriter(tmp_path, picture=SHAPE)
@@ -162,12 +162,36 @@ def test_a_damaged_record_is_as_if_it_had_not_been_recorded(tmp_path):
     writer.close()
     for file in (steps_file(tmp_path), *frame_files(tmp_path)):
         content = bytearray(file.read_bytes())
-        content[HEADER.size + 3] ^= 255  # inside the first record
+        content[HEADER_BYTES + 3] ^= 255  # inside the first record
         file.write_bytes(content)
     history = History(tmp_path)
     assert not history.episode(1).whole
     assert history.frames(1, 0, SHAPE) is None
     assert history.frames(1, 40, SHAPE) is not None
+
+
+@pytest.mark.parametrize("kind", ["steps", "frames"])
+def test_no_damage_is_read_as_something_else(tmp_path, kind):
+    """Every byte of a file, one at a time: what is still read is what was lived, and the rest is missing."""
+    story = Story(1)
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    story.tell(writer, 90, until=30)
+    writer.close()
+    file = steps_file(tmp_path) if kind == "steps" else frame_files(tmp_path)[0]
+    content = file.read_bytes()
+    for place in range(0, len(content), 1 if kind == "steps" else 7):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 + place % 255
+        file.write_bytes(damaged)
+        history = History(tmp_path)
+        for number in story.told:
+            if number in history:
+                episode, told = history.episode(number), story.told[number]
+                assert episode.begun == told[0][3]
+                assert episode.actions.tolist() == [action for _, action, *_ in told][: len(episode)]
+            for step in range(0, len(story.told[number]), 9):
+                found = history.frames(number, step, SHAPE)
+                assert found is None or found[1][step - found[0]].tobytes() == story.told[number][step][-1]
 
 
 def test_frames_are_bounded_and_those_with_the_most_memories_stay(tmp_path):

@@ -23,7 +23,7 @@ from mfec.inspector.export import ExportError, export_game
 from mfec.inspector.inspection import Inspection, NotThere
 from mfec.inspector.past_frames import DEAR, FEW, PastFrames, cut
 from mfec.inspector.recorded import cost, in_base64
-from mfec.inspector.votes import Room, Votes
+from mfec.inspector.votes import Room, VoteCount
 
 HOSTILE = """<img src=x onerror=alert(1)>&"'"""
 
@@ -264,7 +264,7 @@ def test_room_is_for_what_matters_most():
 
 
 def test_the_order_of_chunks():
-    votes = Votes(frame_skip=4)
+    votes = VoteCount(frame_skip=4)
     near, far, other = ({"episode": 7, "frame": 4 * step} for step in (15, 35, 55))
     votes.count({"action": 1, "actions": [{"neighbours": [other]}, {"neighbours": [near, far]}]})
     past = {"episode": 7, "steps": 80, "picture": {"per_chunk": 10}, "available": [[0, 72]]}

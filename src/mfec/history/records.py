@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-HEADER = struct.Struct("<4siiiqiiBII")
+FIELDS = struct.Struct("<4siiiqiiBII")
+SUM = struct.Struct("<I")  # of the fields
+HEADER_BYTES = FIELDS.size + SUM.size
 MAGIC = b"mfec"
 
 
@@ -57,25 +59,26 @@ class Place:
 def append(stream: BinaryIO, record: Record, content: bytes) -> int:
     """Add a record to the end of a file; returns how many bytes that took."""
     own = (record.episode, record.lane, record.game, record.begun, record.first, record.count, record.ended)
-    stream.write(HEADER.pack(MAGIC, *own, len(content), zlib.crc32(content)) + content)
-    return HEADER.size + len(content)
+    fields = FIELDS.pack(MAGIC, *own, len(content), zlib.crc32(content))
+    stream.write(fields + SUM.pack(zlib.crc32(fields)) + content)
+    return HEADER_BYTES + len(content)
 
 
 def scan(file: Path) -> Iterator[tuple[Record, Place]]:
     """The whole records of a file, in order; it ends before anything that is none."""
     size = file.stat().st_size
     with file.open("rb") as stream:
-        offset = HEADER.size
+        offset = HEADER_BYTES
         while offset <= size:
-            magic, episode, lane, game, begun, first, count, ended, length, checksum = HEADER.unpack(
-                stream.read(HEADER.size)
-            )
-            if magic != MAGIC or offset + length > size:
+            fields = stream.read(FIELDS.size)
+            magic, episode, lane, game, begun, first, count, ended, length, checksum = FIELDS.unpack(fields)
+            whole = SUM.unpack(stream.read(SUM.size)) == (zlib.crc32(fields),)
+            if magic != MAGIC or not whole or offset + length > size:
                 return
             record = Record(episode, lane, game, begun, first, count, bool(ended))
             yield record, Place(file, offset, length, checksum)
             stream.seek(length, 1)
-            offset += length + HEADER.size
+            offset += length + HEADER_BYTES
 
 
 def cut(file: Path, keep: int) -> None:

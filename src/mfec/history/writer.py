@@ -79,11 +79,11 @@ class HistoryWriter:
         self._batches: dict[int, list[tuple[int, Steps]]] = {}  # by the first lane of their group
         self._queue: queue.Queue[Any] = queue.Queue(WAITING)
         self._full = threading.Event()
-        self._begun: dict[int, tuple[int, int]] = {}  # number and first frame of the episode in each lane
         self._told: dict[int, _Told] = {}  # by lane
         self.error: OSError | None = None
         directory.mkdir(parents=True, exist_ok=True)
         self._segments = _cut_back(directory, begun, in_progress or {})
+        # Number and first frame of the episode in each lane.
         self._begun = {record.lane: (record.episode, record.begun) for record in _last_records(directory)}
         self._steps: BinaryIO = steps_file(directory).open("ab")
         self._frames: BinaryIO | None = None

@@ -28,7 +28,7 @@ from mfec.inspector.document import page_document
 from mfec.inspector.inspection import Inspection, NotThere
 from mfec.inspector.past_frames import PastFrames, cut
 from mfec.inspector.recorded import MEMORIES, Memories, Recorded, as_text, cost, in_base64
-from mfec.inspector.votes import Place, Room, Votes
+from mfec.inspector.votes import Place, Room, VoteCount
 
 PICTURES_SHARE = 0.2  # of the file, at most, for pictures in colour; the agent has seen none of their colours
 MOST_REPLAYED = 500  # episodes; a game of Q*bert takes a third of a second to play again
@@ -98,7 +98,7 @@ class _Page:
         self._title = title_of(self._run)
         self._recorded = Recorded()
         self._fixed = len(self._html(b"")) + in_base64(len(zlib.compress(as_json(self._run)))) + 2_000  # to be safe
-        self._votes = Votes(frame_skip=int(self._run["frame_skip"]))
+        self._votes = VoteCount(frame_skip=int(self._run["frame_skip"]))
 
     def write(self) -> bytes:
         """The page."""

@@ -10,7 +10,7 @@ Place = tuple[int, int]  # a past episode, and a step or a chunk of its frames
 Weight = tuple[int, int, int, int, int]  # the larger one matters more
 
 
-class Votes:
+class VoteCount:
     """Counts the memories behind the estimates of a game."""
 
     def __init__(self, *, frame_skip: int) -> None:
