@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -644,6 +645,10 @@ def test_only_cards_in_sight_ask_for_frames_and_all_at_once(browser):
     made = make_up(steps=6, n_actions=18, k=50)
     with serve(made, *page_document(title="Many")) as serving:
         page = open_page(browser, serving.address, step=0).page
+        until = time.monotonic() + 10
+        while not any("thumbnails" in path for path in serving.asked):
+            assert time.monotonic() < until
+            page.wait_for_timeout(15)  # a busy browser says only after a while which cards of a new strip are in sight
         asked = [path for path in serving.asked if "thumbnails" in path]
         places = asked[0].split("=")[1].split(",")
         assert len(asked) <= 3  # this step, and the next one ahead of time
