@@ -31,6 +31,7 @@ from mfec.inspector.recorded import MEMORIES, Memories, Recorded, as_text, cost,
 from mfec.inspector.votes import Place, Room, VoteCount
 
 PICTURES_SHARE = 0.2  # of the file, at most, for pictures in colour; the agent has seen none of their colours
+PAST_BYTES = 1_500  # that an episode's actions and rewards take
 MOST_REPLAYED = 500  # episodes; a game of Q*bert takes a third of a second to play again
 
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
@@ -139,8 +140,9 @@ class _Page:
     def _add_pictures(self) -> None:
         """The game's own: what the agent saw, and what people see if that is not too much."""
         game = {**self._game, "game": 0}
-        seen = self._chunks(OBSERVATIONS, "observation", self._free)
-        most = self._free - cost(seen)
+        free = self._free - PAST_BYTES * len(self._votes.episodes())
+        seen = self._chunks(OBSERVATIONS, "observation", free)
+        most = free - cost(seen)
         drawn = self._chunks(PICTURES, "picture", min(most, int(PICTURES_SHARE * self._most)) if seen else most)
         for name, chunks, words in (("observation", seen, "what the agent saw"), ("picture", drawn, "colours")):
             if game[name] is not None and not chunks:

@@ -197,8 +197,8 @@ class Past:
         """Whether every state that the memory has from an episode is the one seen there."""
         frames, keys = self._agent.memory.buffers.seen_in(number)
         steps = frames // self._agent.frame_skip
-        there = steps < len(observations)  # a game in progress may have been recorded further than the memory knows
-        return bool(there.all()) and bool((array_keys(observations[steps]) == keys).all())
+        recorded = bool((steps < len(observations)).all())
+        return recorded and bool((array_keys(observations[steps]) == keys).all())
 
     def _lanes(self, lane: int) -> SingleLane | VectorLanes:
         """One lane that begins games as that lane of the run did."""
