@@ -22,10 +22,19 @@ def test_frames_come_back(frames):
 
 def test_each_frame_is_its_difference_from_the_one_before():
     """What the page unpacks by itself."""
-    frames = np.random.default_rng(0).integers(0, 256, (4, 3, 2), np.uint8)
-    plain = np.frombuffer(zlib.decompress(pack_frames(frames)), np.uint8).reshape(frames.shape)
+    frames = np.random.default_rng(0).integers(0, 256, (4, 30, 20), np.uint8)
+    frames[1:, 2:] = frames[0, 2:]  # but for two rows of them
+    plain = zlib.decompress(pack_frames(frames))
     expected = [frames[0], *(frames[i] ^ frames[i - 1] for i in range(1, 4))]
-    assert np.array_equal(plain, np.array(expected))
+    assert plain == b"\0" + np.array(expected).tobytes()
+
+
+def test_each_row_is_its_difference_from_the_one_above_where_everything_moves():
+    frames = np.random.default_rng(0).integers(0, 256, (4, 30, 20), np.uint8)
+    plain = zlib.decompress(pack_frames(frames))
+    expected = [[frame[0], *(frame[i] - frame[i - 1] for i in range(1, 30))] for frame in frames]
+    assert plain == b"\1" + np.array(expected, np.uint8).tobytes()
+    assert np.array_equal(unpack_frames(pack_frames(frames), (30, 20)), frames)
 
 
 def test_frames_that_are_not_contiguous():
@@ -33,7 +42,7 @@ def test_frames_that_are_not_contiguous():
     assert np.array_equal(unpack_frames(pack_frames(frames), (3, 5)), frames)
 
 
-@pytest.mark.parametrize("packed", [b"", b"nonsense", zlib.compress(b"12345")])
+@pytest.mark.parametrize("packed", [b"", b"nonsense", zlib.compress(b""), zlib.compress(b"12345")])
 def test_what_is_not_packed_is_an_error(packed):
     with pytest.raises(ValueError):
         unpack_frames(packed, (2, 3))

@@ -217,7 +217,7 @@ def _put(made: MadeUp, path: str, frames: np.ndarray, per_chunk: int) -> None:
     for chunk in range(-(-len(frames) // per_chunk)):
         some = frames[chunk * per_chunk : (chunk + 1) * per_chunk].copy()
         some[1:] ^= some[:-1].copy()
-        made.answers[f"{path}/{chunk}"] = zlib.compress(some.tobytes(), 1)
+        made.answers[f"{path}/{chunk}"] = zlib.compress(b"\0" + some.tobytes(), 1)
 
 
 @dataclass

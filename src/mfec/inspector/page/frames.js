@@ -1,6 +1,7 @@
 // Frames: chunks of them are decoded once and kept up to a bound; a picture is a canvas that shows one.
 
 const MEGABYTE = 1 << 20;
+const BY_ROW = 1; // the first byte of a chunk: how its frames were packed
 
 class Frames {
   #chunks = new Bounded(96 * MEGABYTE, (chunk) => chunk.length);
@@ -40,12 +41,27 @@ class Frames {
   }
 
   async #decode(name, spec, signal) {
-    const chunk = await inflate(await this.source.bytes(name, { signal }));
-    const size = area(spec.shape);
-    // Every frame but the first is what differs from the one before it.
-    for (let place = size; place < chunk.length; place++) chunk[place] ^= chunk[place - size];
+    const packed = await inflate(await this.source.bytes(name, { signal }));
+    const chunk = packed.subarray(1);
+    if (packed[0] === BY_ROW) addRows(chunk, spec.shape);
+    else addFrames(chunk, spec.shape);
     this.#chunks.set(name, chunk);
     return chunk;
+  }
+}
+
+// Every frame but the first is what differs from the one before it.
+function addFrames(chunk, shape) {
+  const size = area(shape);
+  for (let place = size; place < chunk.length; place++) chunk[place] ^= chunk[place - size];
+}
+
+// Every row but the first of a frame is what differs from the row above it.
+function addRows(chunk, shape) {
+  const size = area(shape);
+  const row = size / shape[0];
+  for (let frame = 0; frame < chunk.length; frame += size) {
+    for (let place = frame + row; place < frame + size; place++) chunk[place] += chunk[place - row];
   }
 }
 
