@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mfec.history.frame_codec import pack_frames, unpack_frames
 from mfec.inspector.inspection import Inspection, NotThere
 
-DEAR = 1_000  # bytes; Atari's frames take 130 to 310, those of the Labyrinth up to 6,000
+DEAR = 1_000  # bytes; Atari's frames take 130 to 310, those of the Labyrinth 3,700
 FEW = 1  # dear frames in a chunk: of 32, most would be nobody's memory, and there is no room for them
 
 
