@@ -19,6 +19,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from mfec.agent import MFEC
 from mfec.callback import Callback
+from mfec.checkpoint import CheckpointError
+from mfec.config import AgentConfig
 from mfec.device import open_channel
 from mfec.embeddings import Identity, RandomProjection
 from mfec.envs import make_atari
@@ -105,10 +107,49 @@ def test_lives_of_qbert_end_episodes_or_not(episode):
 
 def test_episodes_cut_off_by_a_time_limit_are_written():
     env = Recorder(gymnasium.make("CartPole-v1", max_episode_steps=8))
-    agent = MFEC(env, k=3, capacity=1000, seed=0).learn(80)
+    agent = MFEC(env, truncated="write", k=3, capacity=1000, seed=0).learn(80)
     assert agent.games == 10, "no pole falls within 8 steps"
     assert len(agent.memory) == 80
     assert entries(agent) == remembered(env.games, 1.0)
+
+
+def test_episodes_cut_off_by_a_time_limit_can_be_skipped():
+    """Of a game with lives, what came before the last lost life is written all the same."""
+    env = Recorder(TimeLimit(Walk(lives=3, length=4), 6))
+    agent = MFEC(env, truncated="skip", k=3, capacity=1000, seed=0).learn(60)
+    assert agent.games == 10
+    assert entries(agent) == remembered([[*game[:3], (*game[3][:4], True)] for game in env.games if game], 1.0)
+
+
+@pytest.mark.parametrize("mode", [None, AutoresetMode.DISABLED, AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_episodes_cut_off_by_a_time_limit_can_end_in_the_value_of_their_last_state(mode):
+    """The states of a lake are known by their numbers, so values are those of a dictionary."""
+
+    class Line(gymnasium.Env):
+        """To the right, a step a time, until 9; the limit cuts it off."""
+
+        observation_space, action_space = spaces.Discrete(10), spaces.Discrete(1)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.games = getattr(self, "games", 0) + 1
+            self.at = 5 if self.games == 1 else 2  # from 5 the limit does not matter
+            return self.at, {}
+
+        def step(self, action):
+            self.at += 1
+            return self.at, 1.0, self.at == 9, False, {}
+
+    def make():
+        return TimeLimit(Line(), 4)
+
+    env = make() if mode is None else SyncVectorEnv([make], autoreset_mode=mode)
+    agent = MFEC(env, gamma=0.5, truncated="bootstrap", capacity=100, seed=0).learn(8)
+    values = {at: float(agent.explain(at).values[0]) for at in range(2, 9)}
+    assert [values[at] for at in (8, 7, 6, 5)] == [1.0, 1.5, 1.75, 1.875], "the first game reached the end"
+    assert [values[at] for at in (4, 3, 2)] == [1.9375, 1.96875, 1.984375], "the second was cut off in 6, worth 1.75"
+    skipped = MFEC(TimeLimit(Walk(length=100), 5), truncated="bootstrap", capacity=100, seed=0).learn(5)
+    assert len(skipped.memory) == 0, "nothing was known of the state in which it was cut off"
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
@@ -145,7 +186,7 @@ def test_many_lanes_write_what_they_played_when_games_end():
 def test_an_environment_is_made_by_its_name():
     agent = MFEC("FrozenLake-v1", capacity=100, seed=0).learn(100)
     assert agent.frames == 100
-    assert repr(agent) == f"MFEC(embedding=identity, k=11, frames=100, entries={len(agent.memory)})"
+    assert repr(agent) == f"MFEC(embedding=table, k=11, frames=100, entries={len(agent.memory)})"
 
 
 def test_another_embedding_can_be_given():
@@ -163,6 +204,95 @@ def test_frames_already_seen_are_a_warning():
 
 
 # -- Which environments -----------------------------------------------------------------------------------------------
+
+
+def test_settings_are_fixed_and_can_be_read():
+    agent = MFEC(Walk(), k=3, epsilon=0.1, capacity=100, seed=0)
+    assert (agent.k, agent.epsilon, agent.gamma, agent.episode) == (3, 0.1, 1.0, "life")
+    for name, value in (("k", 5), ("epsilon", 0.5), ("capacity", 10), ("ties", "first")):
+        with pytest.raises(AttributeError, match=f"{name} is fixed when an agent is made"):
+            setattr(agent, name, value)
+    with pytest.raises(AttributeError, match="k is fixed when a memory is made"):
+        agent.memory.k = 5
+    assert agent.memory.k == agent.config.k == 3
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("episode", "lives"), ("ties", "last"), ("truncated", "cut"), ("k", 2.5)])
+def test_settings_that_mean_nothing_are_refused(name, wrong):
+    with pytest.raises(ValueError, match=f"{name} must be .*{wrong}"):
+        MFEC(Walk(), **{name: wrong})
+
+
+def test_numbers_of_numpy_are_settings_like_others(tmp_path):
+    settings = {"k": np.int64(3), "gamma": np.float32(0.5), "epsilon": np.float64(0.1), "capacity": np.int32(100)}
+    agent = MFEC(Walk(), **settings, seed=np.int64(4)).learn(30)
+    agent.save(tmp_path)
+    assert MFEC.load(tmp_path).config == agent.config == AgentConfig(k=3, gamma=0.5, epsilon=0.1, capacity=100)
+
+
+def test_many_numbered_states_need_room_for_those_that_were_seen():
+    """Of 20,000 one-hot vectors a memory of the default size would take 298 GiB."""
+
+    class Many(Shifted):
+        observation_space = spaces.Discrete(20_000)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.at = int(self.np_random.integers(19_000))
+            return self.at, {}
+
+        def step(self, action):
+            self.at += 1
+            return self.at, float(action), bool(self.at % 7 == 0), False, {}
+
+    env = Recorder(Many())
+    agent = MFEC(env, seed=0).learn(300)
+    assert (agent.embedding.name, agent.memory.dim, agent.memory.active_index) == ("table", 1, "none")
+    assert entries(agent) == remembered(env.games, 1.0)
+    assert agent.memory.bytes_when_full(3, 1, 1_000_000, "none") < 500e6
+
+
+@pytest.mark.parametrize(("few_neighbours", "unknown"), [("mean", np.inf), ("infinity", np.inf), ("zero", 0.0)])
+def test_numbered_states_are_no_neighbours_of_each_other(few_neighbours, unknown, tmp_path):
+    """An action that was not tried in a state is tried there, or worth 0: other states say nothing of it."""
+    agent = MFEC(Shifted(), few_neighbours=few_neighbours, capacity=100, seed=0).learn(200)
+    known = entries(agent)
+    keys = [array_keys(np.array([at]))[0].tobytes() for at in range(-2, 4)]
+    for again in (agent, _saved_and_loaded(agent, tmp_path), _saved_and_loaded(agent, tmp_path, index="exact")):
+        for at, key in zip(range(-2, 4), keys, strict=True):
+            expected = [known.get((action, key), unknown) for action in range(3)]
+            assert again.explain(at).values.tolist() == expected
+            assert not any(len(own.neighbours.values) for own in again.explain(at).actions if not own.exact)
+    near = MFEC(Shifted(), embedding="identity", k=1, capacity=100, seed=0).learn(200)
+    assert near.memory.active_index != "none", "where an embedding is asked for, near numbers are near states"
+
+
+def _saved_and_loaded(agent, path, **options):
+    agent.save(path)
+    return MFEC.load(path, **options)
+
+
+class Halved(RandomProjection):
+    def __call__(self, observations):
+        return super().__call__(observations) / 2
+
+
+@pytest.mark.parametrize("index", ["exact", "cuda"])
+def test_an_embedding_of_ones_own_is_used_saved_and_asked_for(index, tmp_path):
+    """Also one that is a subclass of ours: another class would be loaded, and a device would make other states."""
+    embedding = Halved(20 * 30 * 3, seed=0)
+    agent = MFEC(Pictures(), embedding=embedding, index=index, k=3, capacity=100, seed=0).learn(60)
+    states = agent.memory.tensors()["states"]
+    plain = MFEC(Pictures(), embedding=RandomProjection(20 * 30 * 3, seed=0), index=index, k=3, capacity=100, seed=0)
+    assert np.array_equal(states[0] * 2, plain.learn(60).memory.tensors()["states"][0])
+    agent.save(tmp_path)
+    with pytest.raises(CheckpointError, match=r"Halved, which is not one of mfec's: give it to `load`"):
+        MFEC.load(tmp_path)
+    picture = Pictures.observation_space.sample()
+    loaded = MFEC.load(tmp_path, embedding=embedding)
+    assert np.array_equal(loaded.explain(picture).values, agent.explain(picture).values)
+    with pytest.raises(CheckpointError, match="its states have 64 numbers, not 5"):
+        MFEC.load(tmp_path, embedding=Halved(20 * 30 * 3, 5, seed=0))
 
 
 def test_other_spaces_are_refused_with_what_is_supported():

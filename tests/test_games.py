@@ -28,10 +28,13 @@ from .playing import (
     InGroups,
     Keep,
     Pictures,
+    Recorder,
     Walk,
     _switch_off,  # noqa: F401
+    entries,
     everything,
     qbert,
+    remembered,
     side_by_side,
 )
 
@@ -194,6 +197,69 @@ def test_looking_into_an_agent_leaves_its_cells_alone(name, tmp_path):
     disturbed = make_agent(name).learn(total_frames, callback=Watch())
     assert disturbed.memory.active_index == "cells"
     assert everything(disturbed, tmp_path / "watched", but=("playing",)) == expected
+
+
+# -- Callbacks --------------------------------------------------------------------------------------------------------
+
+
+class Raise(Keep):
+    """Raises in the n-th call of one of its methods, once."""
+
+    def __init__(self, method: str, n: int) -> None:
+        super().__init__()
+        self.method, self.left = method, n
+
+    def _call(self, method: str) -> None:
+        self.left -= method == self.method
+        if self.left == 0:
+            self.left = -1
+            raise self.Stopped
+
+    def on_steps(self, agent, steps):
+        self._call("on_steps")
+
+    def on_game(self, agent, game):
+        super().on_game(agent, game)
+        self._call("on_game")
+
+    def on_step(self, agent):
+        self._call("on_step")
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize(
+    ("method", "n"), [("on_steps", 7), ("on_steps", 40), ("on_game", 1), ("on_game", 4), ("on_step", 9)]
+)
+@pytest.mark.parametrize("name", ["cart pole", "8 walks", "walks in groups", "2 qberts"])
+def test_after_an_exception_from_a_callback_the_agent_goes_on_as_if_there_were_none(name, method, n, saved, tmp_path):
+    make_env, total_frames, *_ = RUNS[name]
+    told = Keep()
+    expected = everything(make_agent(name).learn(total_frames, callback=told), tmp_path / "whole")
+    agent, callback = make_agent(name), Raise(method, n)
+    with pytest.raises(Keep.Stopped):
+        agent.learn(total_frames, callback=callback)
+    if saved:
+        agent.save(tmp_path / "saved")
+        agent = MFEC.load(tmp_path / "saved", env=make_env())
+    assert everything(agent.learn(total_frames, callback=callback), tmp_path / "end") == expected
+    assert callback.games == told.games, "each game is told once"
+
+
+@pytest.mark.parametrize("name", ["cart pole", "8 walks", "walks in groups", "3 qberts, little memory"])
+def test_an_agent_saved_when_a_game_ends_goes_on_as_if_it_were_not(name, tmp_path):
+    """Keeping the best agent, say: where `on_game` is called, new games have begun and every step was taken in."""
+    make_env, total_frames, *_ = RUNS[name]
+    expected = everything(make_agent(name).learn(total_frames), tmp_path / "whole")
+
+    class SaveAtGames(Callback):
+        def on_game(self, agent, game):
+            if game.episode in (1, 3, 4):
+                agent.save(tmp_path / str(game.episode))
+
+    make_agent(name).learn(total_frames, callback=SaveAtGames())
+    for episode in (1, 3, 4):
+        resumed = MFEC.load(tmp_path / str(episode), env=make_env()).learn(total_frames)
+        assert everything(resumed, tmp_path / "resumed") == expected
 
 
 # -- Groups in turn ---------------------------------------------------------------------------------------------------
@@ -420,7 +486,7 @@ def test_an_incomplete_agent_is_a_checkpoint_error(tmp_path):
 
 # -- Bad data ---------------------------------------------------------------------------------------------------------
 
-FAULTS = ["nan reward", "inf reward", "-inf reward", "nan observation"]
+FAULTS = ["nan reward", "inf reward", "-inf reward", "1e39 reward", "nan observation"]
 # A repeated step draws random numbers and looks its state up again, so these agents make no use of either.
 PLAIN = {"epsilon": 0.0, "ties": "first", "k": 2, "capacity": 200, "index": "exact"}
 STREAMS = ("exploration", "ties")
@@ -501,3 +567,56 @@ def test_bad_data_at_the_start_of_a_game_is_the_same_error(tmp_path):
     assert (agent.frames, agent.games) == (14, 2)
     agent.save(tmp_path)
     assert MFEC.load(tmp_path, env=Walk()).learn(100).frames == 100
+
+
+def test_returns_beyond_float32_are_refused_before_they_are_written(tmp_path):
+    """Each reward fits, their sum does not."""
+    agent = MFEC(Walk(reward=lambda action: 1e38), **PLAIN, seed=0)
+    with pytest.raises(BadEnvironmentData, match=r"rewards \[1e\+38\] after frame 3"):
+        agent.learn(100)
+    agent.save(tmp_path)
+    assert MFEC.load(tmp_path, env=Walk()).learn(100).frames == 100
+
+
+def test_a_game_that_ended_before_a_bad_start_is_told():
+    """So that a table has all the games that a checkpoint knows of."""
+
+    class Rotten(Walk):
+        def reset(self, *, seed=None, options=None):
+            observation, info = super().reset(seed=seed)
+            self.begun = getattr(self, "begun", 0) + 1
+            return observation * (np.nan if self.begun == 3 else 1.0), info
+
+    told = Keep()
+    agent = MFEC(Rotten(), **PLAIN, seed=0)
+    with pytest.raises(BadEnvironmentData):
+        agent.learn(100, callback=told)
+    assert [game.episode for game in told.games] == [1, 2]
+    assert agent.games == 2
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+@pytest.mark.parametrize("fault", ["nan reward", "nan observation", "crash"])
+def test_after_bad_data_games_that_reset_themselves_begin_anew(mode, fault):
+    """They cannot be brought back, so they are reset, and the next action is filed under what they show then."""
+
+    class Crashing(Walk):
+        def step(self, action):
+            if self.faults.get(self.steps + 1) == "crash":
+                self.steps += 1
+                raise RuntimeError("out of order")
+            return super().step(action)
+
+    recorders = [Recorder(Crashing(faults={11: fault} if lane == 1 else {})) for lane in range(3)]
+    vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=mode)
+    agent = MFEC(vector, **PLAIN, seed=0)
+    with pytest.raises((BadEnvironmentData, RuntimeError)):
+        agent.learn(120)
+    before = [len(recorder.games) for recorder in recorders]
+    with pytest.warns(UserWarning, match="new ones begin"):
+        agent.learn(120)
+    assert all(len(recorder.games) > games for recorder, games in zip(recorders, before, strict=True))
+    whole = [game for recorder in recorders for game in recorder.games if len(game) == 7]
+    told = entries(agent)
+    assert told.items() <= remembered(whole, 1.0).items(), "nothing but whole games, filed under what they showed"
+    assert len(told) > 50

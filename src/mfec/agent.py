@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mfec.callback import Callback, Game, Tally, Watcher
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.config import (
+    TRUNCATED_ELSEWHERE,
     AgentConfig,
     AlgorithmName,
     DeviceName,
@@ -27,22 +28,32 @@ from mfec.config import (
     FewNeighbours,
     IndexName,
     Ties,
+    Truncated,
     Update,
 )
 from mfec.device import Channel, Seen, device_name
-from mfec.embeddings import EMBEDDINGS, VAE, Embedding, RandomProjection, make_embedding, restore_embedding
+from mfec.embeddings import (
+    EMBEDDINGS,
+    VAE,
+    Embedding,
+    RandomProjection,
+    embedding_kind,
+    make_embedding,
+    restore_embedding,
+)
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
-from mfec.envs.spaces import describe_spaces, spaces_from
+from mfec.envs.spaces import describe_spaces, fits, in_space, misfit, spaces_from
 from mfec.episode import Episode
 from mfec.explanation import Explanation
-from mfec.games import BadEnvironmentData, Decision, GamesInProgress
+from mfec.games import LARGEST, BadEnvironmentData, Decision, GamesInProgress
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
 
 __all__ = ["MFEC", "BadEnvironmentData"]
 
 AnyEnv = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
+SETTINGS = {field.name for field in fields(AgentConfig)} - {"embedding"}
 
 
 class MFEC:
@@ -50,7 +61,7 @@ class MFEC:
 
     It remembers the best return that followed every state and action, looks up the k nearest memories where a state
     is new, and takes the action with the highest value. Defaults are the paper's for Atari; see `AgentConfig` for
-    every setting.
+    every setting. They are fixed when the agent is made, and can be read as `agent.k`.
 
     Args:
         env: a Gymnasium environment or vector environment with `Discrete` actions and `Box` or `Discrete`
@@ -83,6 +94,7 @@ class MFEC:
         few_neighbours: FewNeighbours = AgentConfig.few_neighbours,
         ties: Ties = AgentConfig.ties,
         episode: EpisodeEnd = AgentConfig.episode,
+        truncated: Truncated = AgentConfig.truncated,
         seed: int | None = None,
     ) -> None:
         named: Any = embedding if isinstance(embedding, str) else embedding.name
@@ -90,7 +102,7 @@ class MFEC:
             k=k, gamma=gamma, epsilon=epsilon, capacity=capacity,
             embedding=named if named in EMBEDDINGS else "auto", vae=vae, dim=dim,
             index=index, device=device_name(device), recall=recall, eviction=eviction, update=update,
-            few_neighbours=few_neighbours, ties=ties, episode=episode,
+            few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
         )  # fmt: skip
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
         env_seed, exploration, ties_seed, projection, playing = np.random.SeedSequence(self.seed).spawn(5)
@@ -105,6 +117,7 @@ class MFEC:
         self.scores: deque[float] = deque(maxlen=100)
         self.tally = Tally()
         self._in_progress = GamesInProgress()
+        self._untold: deque[Game] = deque()  # finished games of which the callback does not know yet
         if env is None:  # `load` fills in what an environment would have told
             return
         self._set_env(make_env(env) if isinstance(env, str) else env)
@@ -114,7 +127,8 @@ class MFEC:
             else embedding
         )
         self.memory = EpisodicMemory(
-            self.n_actions, self.embedding.dim, capacity=capacity, k=k, index=index, device=device,
+            self.n_actions, self.embedding.dim, capacity=capacity, k=k,
+            index=self._index(index) or index, device=device,
             recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours,
         )  # fmt: skip
         self._embeds_on_device = self._hand_over_embedding()
@@ -127,6 +141,7 @@ class MFEC:
         if self.frames >= total_frames:
             warnings.warn(f"the agent has already seen {self.frames} of {total_frames} frames", stacklevel=2)
         games = self._in_progress
+        self._tell(callback)  # what the callback of an earlier call left untold
         lanes = games.start(self.frames)
         while self.frames < total_frames:
             if games.turn not in games.in_flight:  # it is after an error: that step is taken in first
@@ -143,30 +158,47 @@ class MFEC:
             # While those lanes step, the next group's last step is taken in. A single group is its own next.
             if games.turn in games.in_flight:
                 decision, step = games.receive(self.frames)
-                callback.on_steps(self, games.steps(decision, step))
+                steps = games.steps(decision, step, self.frames)
                 self.tally.count(decision.exact[step.valid], decision.actions[step.valid])
-                for lane, state, key, action, reward, ended, lives in games.outcomes(decision, step):
+                for episode, state, key, action, reward, ended, lives, cut_off in games.outcomes(decision, step):
                     self.frames += lanes.frame_skip
-                    episode = games.episodes[lane]
                     episode.append(state, key, action, reward)
-                    lost_life = lives is not None and lives < episode.lives
-                    if ended or (lost_life and self.config.episode == "life"):
-                        self._update(episode, lanes.frame_skip)
-                    if lives is not None:
+                    died = self.config.episode == "life" and 0 <= lives < episode.lives
+                    if ended or died:
+                        self._update(episode, None if died else cut_off)
+                    if lives >= 0:
                         episode.lives = lives
                     if ended:
-                        self._finish_game(episode, lanes.frame_skip, callback)
-                games.begin_after(step, self.frames)
+                        self._finish_game(episode)
+                try:
+                    games.begin_after(step, self.frames)
+                finally:  # a new game that begins with bad data does not undo the step
+                    callback.on_steps(self, steps)
+                    self._tell(callback)
             callback.on_step(self)
         return self
 
-    def _update(self, episode: Episode, frame_skip: int) -> None:
-        """Write an episode into the memory, last step first (Eq. 1)."""
-        states, keys, actions, returns = episode.backwards(self.config.gamma)
+    def _update(self, episode: Episode, cut_off: NDArray[Any] | None) -> None:
+        """Write an episode into the memory, last step first (Eq. 1).
+
+        cut_off: what it showed when a time limit cut it off, (1, ...); None where it ended by itself.
+        """
         began = time.perf_counter()
-        self.memory.write(states, actions, returns, keys, episode.origins(frame_skip))
+        after = 0.0 if cut_off is None else self._value_after(episode, cut_off)
+        if after is not None:
+            states, keys, actions, returns = episode.backwards(self.config.gamma, after)
+            self.memory.write(states, actions, returns, keys, episode.origins(self.frame_skip))
         self.tally.write_seconds += time.perf_counter() - began
         episode.forget_steps()
+
+    def _value_after(self, episode: Episode, cut_off: NDArray[Any]) -> float | None:
+        """What the memory is told to come after the end of an episode that was cut off; None if it is told nothing."""
+        if self._truncated != "bootstrap":
+            return 0.0 if self._truncated == "write" else None
+        values = self.memory.estimate(self._embed(cut_off), array_keys(cut_off), mark_used=False).values
+        known = values[np.isfinite(values)]  # of actions that were tried
+        room = LARGEST - episode.magnitude
+        return float(np.clip(known.max(), -room, room)) if len(known) else None
 
     def choose(
         self,
@@ -209,12 +241,9 @@ class MFEC:
         `deterministic` takes the action of highest value, the first among equals; otherwise `epsilon` (by default
         the agent's own) of the actions are random, and ties too, from `rng` (by default the agent's own).
         """
-        observations = np.asarray(observation, self.observation_space.dtype)
         shape = self.observation_space.shape
-        single = observations.shape == shape
-        if not single and observations.shape[1:] != shape:
-            raise ValueError(f"an observation has the shape {shape} here, not {observations.shape}")
-        batch = observations[None] if single else observations
+        single = np.shape(observation) == shape
+        batch = self._batch(np.asarray(observation)[None] if single else observation)
         values = self.memory.estimate(self._embed(batch), array_keys(batch), mark_used=False).values
         if deterministic:
             actions, _ = self.choose(values, 0.0, self._playing, None)
@@ -229,9 +258,7 @@ class MFEC:
 
         The values are those of `memory.estimate`. It prints as a table.
         """
-        batch = np.asarray(observation, self.observation_space.dtype)[None]
-        if batch.shape[1:] != self.observation_space.shape:
-            raise ValueError(f"an observation has the shape {self.observation_space.shape} here, not {batch.shape[1:]}")
+        batch = self._batch(np.asarray(observation)[None])
         evidence = self.memory.evidence(self._embed(batch), array_keys(batch))
         return Explanation(tuple(evidence), int(self.action_space.start))
 
@@ -246,7 +273,8 @@ class MFEC:
             "games": self.games,
             "scores": list(self.scores),
             "tally": asdict(self.tally),
-            "embedding": self.embedding.name,
+            "untold": [asdict(game) for game in self._untold],
+            "embedding": embedding_kind(self.embedding),
             "memory": self.memory.settings(),
             "spaces": describe_spaces(self.observation_space, self.action_space),
             "exploration": self._exploration.bit_generator.state,
@@ -267,12 +295,14 @@ class MFEC:
         path: str | Path,
         env: AnyEnv | str | None = None,
         *,
+        embedding: Embedding | None = None,
         device: DeviceName | Channel = AgentConfig.device,
         index: IndexName | None = None,
     ) -> MFEC:
         """Read an agent that `save` wrote. With `env` it can go on learning; without, it can play.
 
-        The agent may have been saved on another device; `index` takes the place of the one it had.
+        The agent may have been saved on another device; `index` takes the place of the one it had. An `embedding` of
+        your own was not saved with it, and must be given.
         """
         state, tensors = read_checkpoint(path, kind="agent")
         if device_name(device) == "cuda" and state.get("config", {}).get("index") not in ("cuda", "auto"):
@@ -281,11 +311,16 @@ class MFEC:
             saved = {**state["config"], "device": device, "index": index or state["config"]["index"]}
             agent = cls(None, **saved, seed=state["seed"])
             agent.observation_space, agent.action_space = spaces_from(state["spaces"])
-            agent.embedding = restore_embedding(state["embedding"], tensors["embedding"])
-            agent.memory = EpisodicMemory.restore(state["memory"], tensors["memory"], device=device, index=index)
+            agent.embedding = embedding or restore_embedding(state["embedding"], tensors["embedding"])
+            if agent.embedding.dim != state["memory"]["dim"]:
+                raise ValueError(f"its states have {state['memory']['dim']} numbers, not {agent.embedding.dim}")
+            agent.memory = EpisodicMemory.restore(
+                state["memory"], tensors["memory"], device=device, index=agent._index(index)
+            )
             agent._embeds_on_device = agent._hand_over_embedding()
             agent.frames, agent.games = state["frames"], state["games"]
             agent.scores.extend(state["scores"])
+            agent._untold.extend(Game(**game) for game in state["untold"])
             agent.tally = Tally(**state["tally"])
             agent._exploration.bit_generator.state = state["exploration"]
             agent._ties.bit_generator.state = state["ties"]
@@ -302,6 +337,19 @@ class MFEC:
             f"MFEC(embedding={self.embedding.name}, k={self.config.k}, frames={self.frames}, "
             f"entries={len(self.memory)})"
         )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in SETTINGS:
+            return getattr(self.config, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in SETTINGS:
+            raise AttributeError(
+                f"{name} is fixed when an agent is made, MFEC(env, {name}=...), so that its settings say what it did; "
+                "`predict` takes another epsilon for playing"
+            )
+        super().__setattr__(name, value)
 
     # -- What hangs around the loop -----------------------------------------------------------------------------------
 
@@ -342,9 +390,15 @@ class MFEC:
             return Seen(observations.reshape(len(observations), -1))
         return self.states(observations)
 
+    def _index(self, index: IndexName | None) -> IndexName | None:
+        """The index that is asked for, unless the states have no neighbours to find."""
+        return index if getattr(self.embedding, "has_neighbours", True) else "none"
+
     def _hand_over_embedding(self) -> bool:
         """Let the device make states of bytes, if the memory is on one: a picture then crosses over once."""
         embedding, bytes_alone = self.embedding, self.observation_space.dtype == np.uint8
+        if embedding_kind(embedding) not in EMBEDDINGS:  # a subclass of one of ours may compute something else
+            return False
         if isinstance(embedding, VAE):
             embedding.check_fits(self.observation_space.dtype, self.observation_space.shape)
             return self.memory.encode_with(embedding)
@@ -361,8 +415,24 @@ class MFEC:
                 raise ValueError(f"the agent was trained on {ours}, this environment has {theirs}")
         self.observation_space, self.action_space = lanes.observation_space, lanes.action_space
         self._in_progress.lanes = lanes
+        self._truncated = self.config.truncated
+        if self._truncated == "auto":
+            self._truncated = "write" if lanes.facts.published else TRUNCATED_ELSEWHERE
 
-    def _finish_game(self, episode: Episode, frame_skip: int, callback: Callback | Watcher) -> None:
+    def _batch(self, observations: NDArray[Any] | int) -> NDArray[Any]:
+        """Observations (n, ...) as learning sees them; an error where they are none of the environment's."""
+        batch = in_space(observations, self.observation_space)
+        if batch.shape[1:] != self.observation_space.shape or not batch.ndim:
+            raise ValueError(f"an observation has the shape {self.observation_space.shape} here, not {batch.shape}")
+        if not fits(batch, self.observation_space):
+            raise ValueError(f"this is {misfit(batch, self.observation_space)}")
+        return batch
+
+    def _finish_game(self, episode: Episode) -> None:
         self.games += 1
         self.scores.append(episode.score)
-        callback.on_game(self, Game(self.frames, self.games, episode.score, episode.steps * frame_skip))
+        self._untold.append(Game(self.frames, self.games, episode.score, episode.steps * self.frame_skip))
+
+    def _tell(self, callback: Callback | Watcher) -> None:
+        while self._untold:
+            callback.on_game(self, self._untold.popleft())

@@ -31,6 +31,7 @@ class Game:
 class Steps:
     """What the m lanes of a group have just seen, done and got."""
 
+    frames: int  # of the run, before this step
     lanes: slice
     numbers: list[int]  # of their games, from 1, as they began
     at: list[int]  # steps of these games before this one
@@ -64,16 +65,20 @@ class Tally:
 
 
 class Callback:
-    """Override what is of use."""
+    """Override what is of use.
 
-    def on_game(self, agent: MFEC, game: Game) -> None:
-        """A game has ended and its episode is in the memory."""
+    All of them are called between two steps, in this order, where the agent is whole: it can be saved there, and an
+    exception ends `learn` so that the next one goes on as if nothing had happened.
+    """
 
     def on_steps(self, agent: MFEC, steps: Steps) -> None:
-        """A group of lanes has made a step, of which the agent's own counts and the memory do not know yet."""
+        """A group of lanes has made a step; episodes that ended in it are in the memory, and new games have begun."""
+
+    def on_game(self, agent: MFEC, game: Game) -> None:
+        """A game has ended. Of several that ended in the same step, `agent.games` counts all from the first call on."""
 
     def on_step(self, agent: MFEC) -> None:
-        """A group of lanes has made a step; the agent is in a state that can be saved."""
+        """A group of lanes has made a step, and everything was told of it."""
 
 
 class Holds(Protocol):

@@ -20,6 +20,7 @@ class Episode:
     score: float = 0.0  # of the game so far
     steps: int = 0  # of the game so far
     lives: int = 0
+    magnitude: float = 0.0  # sum of the absolute rewards of the episode
     number: int = -1  # of the game, from 1, as they began; -1 where it is not known
 
     def append(self, state: NDArray[np.float32], key: NDArray[np.uint64], action: int, reward: float) -> None:
@@ -29,14 +30,15 @@ class Episode:
         self.actions.append(action)
         self.rewards.append(reward)
         self.score += reward
+        self.magnitude += abs(reward)
         self.steps += 1
 
     def backwards(
-        self, gamma: float
+        self, gamma: float, after: float = 0.0
     ) -> tuple[NDArray[np.float32], NDArray[np.uint64], NDArray[np.int64], NDArray[np.float64]]:
-        """States, keys, actions and discounted returns, the last step first."""
+        """States, keys, actions and discounted returns, the last step first; `after` is the return after the last."""
         returns = []
-        ret = 0.0
+        ret = after
         for reward in reversed(self.rewards):
             ret = reward + gamma * ret
             returns.append(ret)
@@ -50,7 +52,7 @@ class Episode:
 
     def forget_steps(self) -> None:
         """Begin a new episode of the same game."""
-        self.states, self.keys, self.actions, self.rewards = [], [], [], []
+        self.states, self.keys, self.actions, self.rewards, self.magnitude = [], [], [], [], 0.0
 
     def summary(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the steps."""
@@ -75,12 +77,14 @@ def restore_episodes(saved: dict[str, Any] | None, tensors: dict[str, NDArray[An
     for lane in saved["lanes"] if saved else []:
         part = slice(start, start + lane["length"])
         start += lane["length"]
+        rewards = tensors["rewards"][part].tolist()
         episodes.append(
             Episode(
                 states=list(tensors["states"][part]),
                 keys=list(tensors["keys"][part]),
                 actions=tensors["actions"][part].tolist(),
-                rewards=tensors["rewards"][part].tolist(),
+                rewards=rewards,
+                magnitude=sum(map(abs, rewards)),
                 score=lane["score"],
                 steps=lane["steps"],
                 lives=lane["lives"],

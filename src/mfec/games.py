@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from mfec.callback import Steps
 from mfec.envs.lanes import LaneError, Lanes, Step
+from mfec.envs.spaces import fits, misfit
 from mfec.episode import Episode, episode_tensors, restore_episodes
 from mfec.errors import MfecError
 from mfec.memory.identities import array_keys
 
+LARGEST = float(np.finfo(np.float32).max)  # return that the memory can hold
+
 
 class BadEnvironmentData(MfecError):
-    """The environment returned something that is not a finite number."""
+    """The environment returned what no memory can hold: numbers that are not finite, or not of its spaces."""
 
 
 @dataclass(frozen=True)
@@ -82,40 +85,49 @@ class GamesInProgress:
     def receive(self, frames: int) -> tuple[Decision, Step]:
         """The step of the group whose turn it is, which is in flight. Data that are no numbers are refused."""
         assert self.lanes is not None
-        step = self.lanes.receive(self.turn)
-        good = _finite(step.rewards)
-        if not good or not _finite(self.lanes.shown(self.turn)):
+        try:
+            step = self.lanes.receive(self.turn)
+        except Exception:
+            self._to_restore = self.summary()  # who knows what such an environment has done of its step
+            raise
+        episodes, space = self.episodes[self.lanes.groups[self.turn]], self.lanes.observation_space
+        # No return is larger than the rewards together, whatever their signs; and nothing is above NaN.
+        rewards = zip(step.rewards.tolist(), episodes, strict=True)
+        good = all(abs(reward) + episode.magnitude <= LARGEST for reward, episode in rewards)
+        if not good or not fits(self.lanes.shown(self.turn), space) or not fits(step.observations, space):
             self.lanes.retract(self.turn)
             # The environments are already behind the bad step. It stays in flight: brought back, they make it again.
             self._to_restore = self.summary()
-            what = "an observation that is not finite" if good else f"the rewards {step.rewards.tolist()}"
+            what = misfit(step.observations, space) if good else f"the rewards {step.rewards.tolist()}"
             raise BadEnvironmentData(f"the environment returned {what} after frame {frames}")
+        for episode, lives, valid in zip(episodes, step.lives.tolist(), step.valid.tolist(), strict=True):
+            if not valid and lives >= 0:  # an environment that reset itself tells the lives of its new game
+                episode.lives = lives
         return self.in_flight.pop(self.turn), step
 
-    def steps(self, decision: Decision, step: Step) -> Steps:
-        """What the group whose turn it is has seen, done and got, before its episodes are told."""
+    def steps(self, decision: Decision, step: Step, frames: int) -> Steps:
+        """What the group whose turn it is has seen, done and got; taken before its episodes are told."""
         assert self.lanes is not None
         own = self.lanes.groups[self.turn]
         episodes = self.episodes[own]
-        lives = [episode.lives for episode in episodes] if step.lives is None else step.lives.tolist()
         return Steps(
-            own, [episode.number for episode in episodes], [episode.steps for episode in episodes],
+            frames, own, [episode.number for episode in episodes], [episode.steps for episode in episodes],
             None if self.lanes.games is None else self.lanes.games[own].tolist(), self.lanes.frame_skip,
             self.lanes.before(self.turn), decision.actions, step.rewards, step.ended,
-            [now < episode.lives for now, episode in zip(lives, episodes, strict=True)], step.valid,
+            [0 <= now < episode.lives for now, episode in zip(step.lives.tolist(), episodes, strict=True)], step.valid,
         )  # fmt: skip
 
     def outcomes(
         self, decision: Decision, step: Step
-    ) -> Iterator[tuple[int, NDArray[np.float32], NDArray[np.uint64], int, float, bool, int | None]]:
-        """Lane, state, key, action, reward, whether the game ended, and lives: of every lane that made a step."""
+    ) -> Iterator[tuple[Episode, NDArray[np.float32], NDArray[np.uint64], int, float, bool, int, NDArray[Any] | None]]:
+        """Of every lane that made a step: its episode, state, key, action, reward, whether the game ended, lives
+        (negative where unknown), and what it showed when it was cut off by a time limit, (1, ...), if it was."""
         assert self.lanes is not None
-        own = self.lanes.groups[self.turn]
-        lives = [None] * len(step.ended) if step.lives is None else step.lives.tolist()
+        cut_off = [step.observations[i : i + 1] if cut else None for i, cut in enumerate(step.cut_off.tolist())]
         # Lists, once for all lanes: numbers taken one by one out of arrays cost more than all else in the loop.
         rows = zip(
-            range(own.start, own.stop), decision.states, decision.keys, decision.actions.tolist(),
-            step.rewards.tolist(), step.ended.tolist(), lives, strict=True,
+            self.episodes[self.lanes.groups[self.turn]], decision.states, decision.keys, decision.actions.tolist(),
+            step.rewards.tolist(), step.ended.tolist(), step.lives.tolist(), cut_off, strict=True,
         )  # fmt: skip
         return (row for row, valid in zip(rows, step.valid.tolist(), strict=True) if valid)
 
@@ -132,15 +144,18 @@ class GamesInProgress:
         lives = self.lanes.begin(mask)
         for lane in np.flatnonzero(mask):
             self.begun += 1
-            self.episodes[lane] = Episode(lives=int(lives[lane]) if lives is not None else 0, number=self.begun)
+            # Lives that are not known yet are no lives: whatever the first step tells, none was lost in it.
+            self.episodes[lane] = Episode(lives=max(0, int(lives[lane])), number=self.begun)
         self._refuse_bad_start(frames)
 
     def _refuse_bad_start(self, frames: int) -> None:
         assert self.lanes is not None
-        if all(_finite(self.lanes.shown(group)) for group in range(len(self.lanes.groups))):
-            return
-        self._to_restore = {**(self.summary() or {}), "observations": None}
-        raise BadEnvironmentData(f"a game begins with an observation that is not finite, after frame {frames}")
+        space = self.lanes.observation_space
+        for group in range(len(self.lanes.groups)):
+            shown = self.lanes.shown(group)
+            if not fits(shown, space):
+                self._to_restore = {**(self.summary() or {}), "observations": None}
+                raise BadEnvironmentData(f"a game begins with {misfit(shown, space)}, after frame {frames}")
 
     def _refuse_other_lanes(self, saved: dict[str, Any]) -> None:
         assert self.lanes is not None
@@ -194,7 +209,3 @@ class GamesInProgress:
 
 def _bounds(lanes: Lanes) -> list[list[int]]:
     return [[own.start, own.stop] for own in lanes.groups]
-
-
-def _finite(numbers: NDArray[Any]) -> bool:
-    return numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all())

@@ -41,8 +41,8 @@ class Story:
                 lost_life = (ended | (self.rng.random(m) < 0.1)).tolist()
                 valid = np.ones(m, np.bool_)
                 at = self.numbers[own], self.at[own], self.games[own]
-                steps = Steps(own, *at, 4, seen, actions, rewards, ended, lost_life, valid)
-                writer.add(self.frames, steps)
+                steps = Steps(self.frames, own, *at, 4, seen, actions, rewards, ended, lost_life, valid)
+                writer.add(steps)
                 for row, lane in enumerate(range(own.start, own.stop)):
                     got = (float(rewards[row]), lost_life[row])
                     step = (lane, int(actions[row]), got, self.frames, seen[row].tobytes())
@@ -262,7 +262,7 @@ class Lived(Callback):
         self.seen: dict[int, list[float]] = {}
 
     def on_steps(self, agent: MFEC, steps: Steps) -> None:
-        self.writer.add(agent.frames, steps)
+        self.writer.add(steps)
         for number, seen in zip(steps.numbers, steps.observations, strict=True):
             self.seen.setdefault(number, []).append(float(seen[1]))
 

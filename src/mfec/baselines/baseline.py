@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from mfec.callback import Game, Tally, Watcher
+from mfec.callback import Tally, Watcher
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.config import ALGORITHMS, AlgorithmName, RunConfig
 from mfec.envs.lanes import make_lanes
@@ -117,19 +117,21 @@ class Baseline:
 
     def learn(self, total_frames: int, callback: Watcher | None = None) -> Baseline:
         """Play and learn until `total_frames` frames were seen in all."""
-
-        def on_game(game: Game) -> None:
-            self.scores.append(game.score)
-            if callback:
-                callback.on_game(self, game)
-
-        self.env.on_game = on_game
         steps = -(-(total_frames - self.frames) // self.env.lanes.frame_skip)
         # Of a run that is stopped: counted on from where it was.
         self.model.learn(steps, _Rollouts(self, callback), reset_num_timesteps=self.model.num_timesteps == 0)
-        if callback:
-            callback.on_step(self)
+        self.tell(callback)
         return self
+
+    def tell(self, callback: Watcher | None) -> None:
+        """Tell of the games that have ended, and of progress, where everything can be saved."""
+        while self.env.finished:
+            game = self.env.finished.popleft()
+            self.scores.append(game.score)
+            if callback:
+                callback.on_game(self, game)
+        if callback and self.tally.steps:
+            callback.on_step(self)
 
     def player(self, epsilon: float | None, rng: np.random.Generator) -> Callable[[NDArray[Any], bool], int]:
         """A policy for whole games: from an observation, and whether a game begins with it, to an action.
@@ -224,8 +226,7 @@ class _Rollouts(BaseCallback):
         self._callback = callback
 
     def _on_rollout_start(self) -> None:
-        if self._callback and self._baseline.tally.steps:
-            self._callback.on_step(self._baseline)
+        self._baseline.tell(self._callback)
 
     def _on_step(self) -> bool:
         self._baseline.tally.steps += self._baseline.env.num_envs

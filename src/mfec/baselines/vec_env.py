@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from mfec.callback import Game
 from mfec.config import EpisodeEnd
 from mfec.envs.lanes import AutoresetLanes, LaneError, Lanes
+from mfec.envs.spaces import fits, misfit
 from mfec.errors import MfecError
 from mfec.memory.identities import array_keys
 
@@ -30,7 +33,7 @@ class LanesVecEnv(VecEnv):
     """Lanes as a vector environment that begins new games by itself.
 
     For learning, a lost life ends an episode and rewards are their signs, as published; games go on and are counted
-    whole and unclipped (`on_game`). A stack of frames begins with zeros in every episode.
+    whole and unclipped (`finished`). A stack of frames begins with zeros in every episode.
     """
 
     def __init__(
@@ -40,7 +43,6 @@ class LanesVecEnv(VecEnv):
         frame_stack: int,
         clip_rewards: bool,
         episode: EpisodeEnd,
-        on_game: Callable[[Game], None] = lambda game: None,
     ) -> None:
         if isinstance(lanes, AutoresetLanes):
             raise LaneError("games must begin when told to: make the vector with autoreset_mode=AutoresetMode.DISABLED")
@@ -55,7 +57,7 @@ class LanesVecEnv(VecEnv):
         self.lanes = lanes
         self.frames = 0
         self.games = 0
-        self.on_game = on_game
+        self.finished: deque[Game] = deque()  # games that nobody has taken from here yet
         self._clip_rewards = clip_rewards
         self._lives_end_episodes = episode == "life"
         self._lives = np.zeros(lanes.n, np.int64)
@@ -83,12 +85,10 @@ class LanesVecEnv(VecEnv):
         cut_off = np.concatenate([step.cut_off for step in steps])
         if not np.isfinite(rewards).all():
             raise self._not_a_number(f"the rewards {rewards.tolist()}")
-        lost = np.zeros(self.num_envs, np.bool_)
-        known = [step.lives for step in steps if step.lives is not None]
-        if len(known) == len(steps):
-            lives = np.concatenate(known)
-            lost = (lives < self._lives) & self._lives_end_episodes
-            self._lives = lives
+        lives = np.concatenate([step.lives for step in steps])
+        lives = np.where(lives < 0, self._lives, lives)  # where the environment does not tell
+        lost = (lives < self._lives) & self._lives_end_episodes
+        self._lives = lives
         done = ended | lost
         cut_off &= ~lost  # where a life is lost at the time limit, there is nothing after it to learn from
         terminal = self._after_step()
@@ -110,21 +110,20 @@ class LanesVecEnv(VecEnv):
             if ended[lane]:
                 self.games += 1
                 length = int(self._steps[lane]) * self.lanes.frame_skip
-                self.on_game(Game(self.frames, self.games, float(self._scores[lane]), length))
+                self.finished.append(Game(self.frames, self.games, float(self._scores[lane]), length))
 
     def _begin(self, mask: NDArray[np.bool_]) -> None:
         lives = self.lanes.begin(mask)
-        self._lives = np.where(mask, 0 if lives is None else lives, self._lives)
+        self._lives = np.where(mask, np.maximum(lives, 0), self._lives)
         self._scores[mask] = 0.0
         self._steps[mask] = 0
 
     def _shown(self) -> NDArray[Any]:
         """What the lanes show now, each without its stack: an array of its own."""
-        start = int(getattr(self.lanes.observation_space, "start", 0))
-        shown = np.array(self.lanes.observations - start)
-        if shown.dtype.kind == "f" and not np.isfinite(shown).all():
-            raise self._not_a_number("an observation that is not finite")
-        return shown
+        space, shown = self.lanes.observation_space, self.lanes.observations
+        if not fits(shown, space):
+            raise self._not_a_number(misfit(shown, space))
+        return np.array(shown - int(getattr(space, "start", 0)))
 
     def _not_a_number(self, what: str) -> NotANumber:
         """An error now, where networks would be ruined without a word."""
@@ -136,7 +135,7 @@ class LanesVecEnv(VecEnv):
             return self._shown()
         stack = np.empty_like(self._stack)
         stack[:, :-1] = self._stack[:, 1:]
-        stack[:, -1] = self.lanes.observations
+        stack[:, -1] = self._shown()
         self._stack = stack
         return stack
 
@@ -146,7 +145,7 @@ class LanesVecEnv(VecEnv):
             return self._shown()
         stack = self._stack.copy()  # the last one is still in use, as what was shown at the end
         stack[mask] = 0
-        stack[mask, -1] = self.lanes.observations[mask]
+        stack[mask, -1] = self._shown()[mask]
         self._stack = stack
         return stack
 
@@ -157,6 +156,7 @@ class LanesVecEnv(VecEnv):
         return {
             "frames": self.frames,
             "games": self.games,
+            "finished": [asdict(game) for game in self.finished],
             "history": self.lanes.history(),
             "observations": array_keys(self.lanes.observations).tolist(),
             "lives": self._lives.tolist(),
@@ -177,6 +177,7 @@ class LanesVecEnv(VecEnv):
                 "this is not the environment that was saved, or it is not deterministic under its seed"
             )
         self.frames, self.games = int(saved["frames"]), int(saved["games"])
+        self.finished = deque(Game(**game) for game in saved["finished"])
         self._lives = np.array(saved["lives"], np.int64)
         self._scores = np.array(saved["scores"], np.float64)
         self._steps = np.array(saved["steps"], np.int64)

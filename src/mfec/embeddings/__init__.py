@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mfec.config import EmbeddingName, VAEConfig
-from mfec.embeddings.identity import Identity
+from mfec.embeddings.identity import Identity, Table
 from mfec.embeddings.random_projection import RandomProjection
 from mfec.embeddings.vae import VAE, Architecture
 
@@ -20,7 +20,9 @@ __all__ = [
     "Embedding",
     "Identity",
     "RandomProjection",
+    "Table",
     "check_pictures",
+    "embedding_kind",
     "make_embedding",
     "resolve_embedding",
     "restore_embedding",
@@ -30,7 +32,11 @@ EMBEDDINGS = get_args(EmbeddingName)
 
 
 class Embedding(Protocol):
-    """What the agent asks of an embedding."""
+    """What the agent asks of an embedding.
+
+    One that has an attribute `has_neighbours`, and it is False, makes states that are near no other: the memory then
+    knows exact matches alone.
+    """
 
     @property
     def name(self) -> str: ...
@@ -54,10 +60,10 @@ def resolve_embedding(
 ) -> tuple[EmbeddingName, int]:
     """The embedding that `auto` stands for, and the numbers in its states; `dim` is the size of a projection.
 
-    `auto` takes the encoder `vae` where one is named, else it projects observations of more than `dim` numbers and
-    takes the others as they are.
+    `auto` takes the encoder `vae` where one is named, keeps `Discrete` observations in a table, projects other
+    observations of more than `dim` numbers, and takes the rest as they are.
     """
-    size = _size(space)
+    size = math.prod(space.shape or ())  # 1 where an observation is a number
     if vae and name == "auto":
         name = "vae"
     if name == "vae":
@@ -68,10 +74,12 @@ def resolve_embedding(
         encoder.check_fits(space.dtype, space.shape)
         return name, encoder.dim
     if name == "auto":
-        name = "random_projection" if size > dim and isinstance(space, spaces.Box) else "identity"
+        name = "table" if isinstance(space, spaces.Discrete) else "random_projection" if size > dim else "identity"
     if name not in EMBEDDINGS:
         raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(EMBEDDINGS)}")
-    return name, size if name == "identity" else dim
+    if name == "table" and not isinstance(space, spaces.Discrete):
+        raise ValueError(f"the embedding 'table' is for Discrete observations, and these are {space}")
+    return name, dim if name == "random_projection" else size
 
 
 def make_embedding(
@@ -90,10 +98,11 @@ def make_embedding(
                 "`mfec vae train` wrote"
             )
         return VAE.load(vae)
+    if name != "random_projection":
+        return Table(dim) if name == "table" else Identity(dim)
     one_hot = isinstance(space, spaces.Discrete)
-    if name == "identity":
-        return Identity(dim, one_hot=one_hot)
-    return RandomProjection(_size(space), dim, seed=seed, one_hot=one_hot)
+    size = int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape)
+    return RandomProjection(size, dim, seed=seed, one_hot=one_hot)
 
 
 def check_pictures(space: spaces.Box | spaces.Discrete[Any]) -> None:
@@ -103,13 +112,25 @@ def check_pictures(space: spaces.Box | spaces.Discrete[Any]) -> None:
     Architecture(space.shape)  # says which sizes they may have
 
 
-def _size(space: spaces.Box | spaces.Discrete[Any]) -> int:
-    return int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape)
+_KINDS: dict[str, type[Embedding]] = {
+    "random_projection": RandomProjection,
+    "vae": VAE,
+    "identity": Identity,
+    "table": Table,
+}
 
 
-def restore_embedding(name: str, tensors: dict[str, NDArray[Any]]) -> Embedding:
-    """The embedding of that name of which `tensors()` were kept."""
-    kinds: dict[str, type[Embedding]] = {"random_projection": RandomProjection, "vae": VAE, "identity": Identity}
-    if name not in kinds:
-        raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(kinds)}")
-    return kinds[name].restore(tensors)
+def embedding_kind(embedding: Embedding) -> str:
+    """What a checkpoint calls the embedding: the name of one of ours, or the class of any other.
+
+    A subclass of one of ours is another: it may compute something else.
+    """
+    kind = type(embedding)
+    return embedding.name if _KINDS.get(embedding.name) is kind else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def restore_embedding(kind: str, tensors: dict[str, NDArray[Any]]) -> Embedding:
+    """The embedding of that kind of which `tensors()` were kept."""
+    if kind not in _KINDS:
+        raise ValueError(f"it was saved with the embedding {kind}, which is not one of mfec's: give it to `load`")
+    return _KINDS[kind].restore(tensors)

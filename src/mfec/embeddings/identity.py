@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 class Identity:
-    """States that are the observations, flattened; a `Discrete` observation becomes a one-hot vector.
+    """States that are the observations, flattened. Of `Discrete` observations near numbers are near states.
 
     Args:
-        dim: numbers in a state: those of the observation, or the number of discrete observations.
-        one_hot: whether observations are whole numbers below `dim`.
+        dim: numbers in an observation.
 
-    >>> Identity(3, one_hot=True)(np.array([2])).tolist()
-    [[0.0, 0.0, 1.0]]
+    >>> Identity(4)(np.array([[[1, 2], [3, 4]]])).tolist()
+    [[1.0, 2.0, 3.0, 4.0]]
     """
 
     name = "identity"
+    has_neighbours = True
 
-    def __init__(self, dim: int, *, one_hot: bool = False) -> None:
+    def __init__(self, dim: int) -> None:
         self.dim = dim
-        self.one_hot = one_hot
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """States, float32 (n, dim), of a batch of observations (n, ...)."""
-        if self.one_hot:
-            check_discrete(observations, self.dim)
-            states = np.zeros((len(observations), self.dim), np.float32)
-            states[np.arange(len(observations)), observations.reshape(-1)] = 1.0
-            return states
         states = np.asarray(observations, np.float32).reshape(len(observations), -1)
         if states.shape[1] != self.dim:
             raise ValueError(f"an observation has {self.dim} numbers here, not {states.shape[1]}")
@@ -39,16 +33,26 @@ class Identity:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """What a checkpoint keeps."""
-        return {"shape": np.array([self.dim, int(self.one_hot)])}
+        return {"dim": np.array([self.dim])}
 
     @classmethod
-    def restore(cls, tensors: dict[str, NDArray[Any]]) -> Identity:
+    def restore(cls, tensors: dict[str, NDArray[Any]]) -> Self:
         """The embedding of which `tensors()` were kept."""
-        dim, one_hot = tensors["shape"].tolist()
-        return cls(dim, one_hot=bool(one_hot))
+        return cls(int(tensors["dim"][0]))
 
 
-def check_discrete(observations: NDArray[Any], n: int) -> None:
-    """Refuse whole-number observations outside 0..n-1; a negative one would silently mean another."""
-    if observations.size and not (observations.min() >= 0 and observations.max() < n):
-        raise ValueError(f"observations must lie in 0..{n - 1}, not {observations.min()}..{observations.max()}")
+class Table(Identity):
+    """`Discrete` observations as they are: each is a state of its own, and none is near another.
+
+    Such a memory is a table. It knows the best return of every state and action that it has met, and says nothing of
+    others from their neighbours: a number is a name, and 7 is no more like 8 than like 300.
+
+    >>> Table()(np.array([7])).tolist()
+    [[7.0]]
+    """
+
+    name = "table"
+    has_neighbours = False
+
+    def __init__(self, dim: int = 1) -> None:
+        super().__init__(dim)

@@ -8,8 +8,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.embeddings.identity import check_discrete
-
 # Entries of A are rounded to multiples of 2**-20. A sum of such numbers times bytes then fits the 53 bits of a float64
 # without rounding, in whatever order it is taken: a state is the same for every batch size, thread count and device.
 RESOLUTION = 2.0**20
@@ -31,6 +29,7 @@ class RandomProjection:
     """
 
     name = "random_projection"
+    has_neighbours = True
 
     def __init__(
         self,
@@ -64,7 +63,7 @@ class RandomProjection:
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """States, float32 (n, dim), of a batch of observations (n, ...)."""
         if self.one_hot:
-            check_discrete(observations, len(self._weights))
+            _check_discrete(observations, len(self._weights))
             return np.asarray(self._weights[observations.reshape(-1)], np.float32)
         rows = np.ascontiguousarray(observations).reshape(len(observations), -1)
         if rows.shape[1] != len(self._weights):
@@ -99,6 +98,12 @@ class RandomProjection:
         projection = cls(*weights.shape, seed=0, one_hot=bool(tensors["one_hot"][0]))
         projection._weights = weights
         return projection
+
+
+def _check_discrete(observations: NDArray[Any], n: int) -> None:
+    """Refuse whole-number observations outside 0..n-1; a negative one would silently mean another."""
+    if observations.size and not (observations.min() >= 0 and observations.max() < n):
+        raise ValueError(f"observations must lie in 0..{n - 1}, not {observations.min()}..{observations.max()}")
 
 
 @numba.njit(cache=True)

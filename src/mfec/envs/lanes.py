@@ -10,7 +10,7 @@ agent can look up values for another group in between. Environments that only st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
@@ -19,9 +19,12 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from mfec.envs.introspection import Facts, facts_of
 from mfec.envs.record import Groups, RecordedGroups
-from mfec.envs.spaces import actions_of, observations_of
+from mfec.envs.spaces import actions_of, in_space, observations_of
 from mfec.errors import MfecError
+
+UNKNOWN = -1  # lives, where the environment does not tell
 
 
 class LaneError(MfecError):
@@ -34,9 +37,10 @@ class Step:
 
     rewards: NDArray[np.float64]  # (m,)
     ended: NDArray[np.bool_]  # (m,): the game is over, or was cut off by a time limit
-    lives: NDArray[np.int64] | None  # (m,), where the environment tells
+    lives: NDArray[np.int64]  # (m,), UNKNOWN where the environment does not tell
     valid: NDArray[np.bool_]  # (m,): False where an environment only reset itself
     cut_off: NDArray[np.bool_]  # (m,): the game was cut off by a time limit, and not over
+    observations: NDArray[Any]  # (m, ...): what the step led to; of a game that ended, the last of it
 
 
 class Lanes(Protocol):
@@ -46,7 +50,11 @@ class Lanes(Protocol):
     groups: list[slice]  # the lanes that step together
     observation_space: spaces.Box | spaces.Discrete[Any]
     action_space: spaces.Discrete[Any]
-    frame_skip: int
+    facts: Facts
+
+    @property
+    def frame_skip(self) -> int:
+        """Frames in a step."""
 
     @property
     def observations(self) -> NDArray[Any]:
@@ -62,8 +70,8 @@ class Lanes(Protocol):
     def games(self) -> NDArray[np.int64] | None:
         """Numbers of the lanes' games, (n,), from 0; None where games cannot be brought back."""
 
-    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-        """Begin a new game in the lanes of the mask; returns lives, (n,), where the environment tells.
+    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Begin a new game in the lanes of the mask; returns lives, (n,), UNKNOWN where the environment does not tell.
 
         Groups without lanes in the mask may be in flight.
         """
@@ -122,21 +130,21 @@ class SingleLane(RecordedGroups):
         self._everyone = np.ones(1, np.bool_)
         self.observation_space = observations_of(env.observation_space)
         self.action_space = actions_of(env.action_space)
-        self.frame_skip = int(getattr(env.unwrapped, "frame_skip", 1))
+        self.facts = facts_of(env)
         self._first_action = int(self.action_space.start)
 
-    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         observation, info = self._env.reset(seed=self._record.begin(0))
         self._sent.clear()
-        self.show(0, np.array(observation, self.observation_space.dtype)[None])
-        return _lives(info)
+        self.show(0, in_space([observation], self.observation_space))
+        return _lives(info, 1)
 
     def receive(self, group: int) -> Step:
         action = self._first_action + int(self._sent[0][0])
         observation, reward, terminated, truncated, info = self._env.step(action)
-        self.step_made(0, np.array(observation, self.observation_space.dtype)[None])
+        self.step_made(0, in_space([observation], self.observation_space))
         over = np.array([bool(terminated)])
-        return _step(np.array([reward]), over, np.array([bool(truncated)]), info, self._everyone)
+        return _step(np.array([reward]), over, np.array([bool(truncated)]), info, self._everyone, self._shown[0])
 
     def restore(self, history: dict[str, Any]) -> None:
         self.begin_game(0, history["games"][0])
@@ -156,11 +164,11 @@ class VectorLanes(RecordedGroups):
         self._env = env
         self.observation_space = observations_of(env.single_observation_space)
         self.action_space = actions_of(env.single_action_space)
-        self.frame_skip = _frame_skip(env)
+        self.facts = facts_of(env)
         self._first_action = int(self.action_space.start)
         self._begun = False
 
-    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         seeds = [self._record.begin(lane) if mask[lane] else None for lane in range(self.n)]
         # Gymnasium's vector environments need a first reset of all lanes.
         options = {"reset_mask": np.array(mask)} if self._begun else None
@@ -169,8 +177,8 @@ class VectorLanes(RecordedGroups):
         for group, own in enumerate(self.groups):
             if mask[own].any():
                 self._sent.pop(group, None)
-                self.show(group, np.array(observations[own]))
-        return _lives(info)
+                self.show(group, in_space(observations[own], self.observation_space))
+        return _lives(info, self.n)
 
     def send(self, group: int, actions: NDArray[np.int64]) -> None:
         if self._in_groups is not None:
@@ -182,8 +190,9 @@ class VectorLanes(RecordedGroups):
             observations, rewards, terminated, truncated, info = self._in_groups.receive(group)
         else:
             observations, rewards, terminated, truncated, info = self._env.step(self._first_action + self._sent[group])
-        self.step_made(group, np.array(observations))
-        return _step(rewards, terminated, truncated, info, np.ones(len(terminated), np.bool_))
+        self.step_made(group, in_space(observations, self.observation_space))
+        everyone = np.ones(len(terminated), np.bool_)
+        return _step(rewards, terminated, truncated, info, everyone, self._shown[group])
 
     def restore(self, history: dict[str, Any]) -> None:
         games, actions = history["games"], history["actions"]
@@ -210,38 +219,61 @@ class VectorLanes(RecordedGroups):
 
 
 class AutoresetLanes(Groups):
-    """A vector environment that begins new games by itself. Its games in progress cannot be brought back."""
+    """A vector environment that begins new games by itself. Its games in progress cannot be brought back.
+
+    After a step that went wrong nobody knows where its games are: the next `begin` resets all of them.
+    """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> None:
         super().__init__([slice(0, env.num_envs)])
         self._env = env
         self.observation_space = observations_of(env.single_observation_space)
         self.action_space = actions_of(env.single_action_space)
-        self.frame_skip = _frame_skip(env)
+        self.facts = facts_of(env)
         self._first_action = int(self.action_space.start)
-        self._seed = int(seed.generate_state(1)[0] >> 1)
-        self._begun = False
+        self._seed = seed
+        self._resets = 0  # of all lanes, by us
+        self._playing = False
         self._next_step = env.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP
         self._resetting = np.zeros(self.n, np.bool_)
+        self._new_lives = np.full(self.n, UNKNOWN)  # of games that began in the last step
 
-    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-        if self._begun:
-            return None
-        self._begun = True
-        observations, info = self._env.reset(seed=self._seed)
-        self.show(0, np.array(observations))
-        return _lives(info)
+    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        if self._playing:
+            return self._new_lives
+        self._resets += 1
+        seed = int(self._seed.generate_state(self._resets)[-1] >> 1)
+        observations, info = self._env.reset(seed=seed)
+        self._playing, self._resetting = True, np.zeros(self.n, np.bool_)
+        self._sent.clear()
+        self.show(0, in_space(observations, self.observation_space))
+        return _lives(info, self.n)
 
     def receive(self, group: int) -> Step:
         actions = self._first_action + self._sent[0]
+        self._playing = False  # until the step is made
         observations, rewards, terminated, truncated, info = self._env.step(actions)
+        self._playing = True
         del self._sent[0]
-        self.show(0, np.array(observations))
-        # The step after the end only resets: it is not experience.
-        valid = ~self._resetting
-        step = _step(rewards, terminated, truncated, info, valid)
+        self.show(0, in_space(observations, self.observation_space))
+        # The step after the end only resets: it is not experience, and tells the lives of a new game.
+        step = _step(rewards, terminated, truncated, info, ~self._resetting, self._shown[0])
         self._resetting = step.ended & self._next_step
-        return step
+        return step if self._next_step else self._before_reset(step, info)
+
+    def retract(self, group: int) -> None:
+        super().retract(group)
+        self._playing = False
+
+    def _before_reset(self, step: Step, info: dict[str, Any]) -> Step:
+        """The step of lanes that have begun new games in it, with what they showed at the end of the old ones."""
+        self._new_lives = np.where(step.ended, step.lives, UNKNOWN)
+        last = step.observations
+        if step.ended.any():
+            last = last.copy()
+            for lane in np.flatnonzero(step.ended):
+                last[lane] = in_space([info["final_obs"][lane]], self.observation_space)[0]
+        return replace(step, lives=np.where(step.ended, UNKNOWN, step.lives), observations=last)
 
     def history(self) -> dict[str, Any] | None:
         return None
@@ -251,17 +283,21 @@ class AutoresetLanes(Groups):
 
 
 def _step(
-    rewards: NDArray[Any], over: NDArray[Any], truncated: NDArray[Any], info: dict[str, Any], valid: NDArray[np.bool_]
+    rewards: NDArray[Any],
+    over: NDArray[Any],
+    truncated: NDArray[Any],
+    info: dict[str, Any],
+    valid: NDArray[np.bool_],
+    observations: NDArray[Any],
 ) -> Step:
     ended = np.asarray(over | truncated, np.bool_) & valid
-    return Step(np.asarray(rewards, np.float64), ended, _lives(info), valid, ended & ~np.asarray(over, np.bool_))
+    cut_off = ended & ~np.asarray(over, np.bool_)
+    return Step(np.asarray(rewards, np.float64), ended, _lives(info, len(valid)), valid, cut_off, observations)
 
 
-def _lives(info: dict[str, Any]) -> NDArray[np.int64] | None:
-    return np.atleast_1d(np.asarray(info["lives"], np.int64)) if "lives" in info else None
-
-
-def _frame_skip(env: VectorEnv[Any, Any, Any]) -> int:
-    inner = env.unwrapped
-    envs = getattr(inner, "envs", None)
-    return int(getattr(envs[0].unwrapped if envs else inner, "frame_skip", 1))
+def _lives(info: dict[str, Any], n: int) -> NDArray[np.int64]:
+    if "lives" not in info:
+        return np.full(n, UNKNOWN)
+    lives = np.asarray(info["lives"], np.int64).reshape(n)
+    # Gymnasium's vector environments put 0 where one of them told nothing, and say in the mask which did.
+    return np.where(info["_lives"], lives, UNKNOWN) if "_lives" in info else lives

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.envs.introspection import Facts
+
 
 class Record:
     """Seeds and histories of n lanes."""
@@ -53,12 +55,19 @@ class Record:
 class Groups:
     """Groups of lanes: what they show, and the actions of those in flight."""
 
+    facts: Facts
+
     def __init__(self, groups: list[slice]) -> None:
         self.groups = groups
         self.n: int = groups[-1].stop
         self._shown: list[NDArray[Any]] = [np.empty(0)] * len(groups)
         self._before = list(self._shown)  # before the last step
         self._sent: dict[int, NDArray[np.int64]] = {}
+
+    @property
+    def frame_skip(self) -> int:
+        """Frames in a step."""
+        return self.facts.frame_skip
 
     @property
     def observations(self) -> NDArray[Any]:
@@ -114,7 +123,7 @@ class RecordedGroups(Groups):
         """What `restore` needs."""
         return self._record.history()
 
-    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Begin games in the lanes of the mask."""
         raise NotImplementedError
 

@@ -228,7 +228,7 @@ class Recorder:
     def on_steps(self, agent: MFEC, steps: Steps) -> None:
         """Hand the steps to the history."""
         if self._history is not None:
-            self._history.add(agent.frames, steps)
+            self._history.add(steps)
             if self._history.full:
                 self._history.drop(agent.memory.buffers.entries_of_episodes())
 

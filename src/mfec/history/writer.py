@@ -76,7 +76,7 @@ class HistoryWriter:
         self._directory = directory
         self._picture = picture
         self._limit = int(limit_gb * 1e9)
-        self._batches: dict[int, list[tuple[int, Steps]]] = {}  # by the first lane of their group
+        self._batches: dict[int, list[Steps]] = {}  # by the first lane of their group
         self._queue: queue.Queue[Any] = queue.Queue(WAITING)
         self._full = threading.Event()
         self._told: dict[int, _Told] = {}  # by lane
@@ -90,10 +90,10 @@ class HistoryWriter:
         self._thread = threading.Thread(target=self._work, name="history", daemon=True)
         self._thread.start()
 
-    def add(self, frames: int, steps: Steps) -> None:
-        """Steps of a group that has made `frames` frames of the run before them."""
+    def add(self, steps: Steps) -> None:
+        """Steps that a group has made."""
         batch = self._batches.setdefault(steps.lanes.start, [])
-        batch.append((frames, steps))
+        batch.append(steps)
         if len(batch) == MOST_FRAMES:
             self._hand_over(steps.lanes.start)
 
@@ -156,9 +156,8 @@ class HistoryWriter:
         else:
             self._take(task)
 
-    def _take(self, batch: list[tuple[int, Steps]]) -> None:
+    def _take(self, steps: list[Steps]) -> None:
         """A batch of steps of one group: for each lane, the steps of each episode."""
-        steps = [each for _, each in batch]
         numbers = np.array([each.numbers for each in steps])
         valid = np.array([each.valid for each in steps])
         actions, rewards = np.array([each.actions for each in steps]), np.array([each.rewards for each in steps])
@@ -166,19 +165,18 @@ class HistoryWriter:
         lanes = steps[0].lanes
         for row, lane in enumerate(range(lanes.start, lanes.stop)):
             whose = np.where(valid[:, row], numbers[:, row], -1)
-            for part in np.split(np.arange(len(batch)), np.flatnonzero(np.diff(whose)) + 1):
-                frames, first = batch[part[0]]
+            for part in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(whose)) + 1):
                 if whose[part[0]] < 0:
                     continue
-                record = self._record(lane, row, frames, first, len(part), bool(ended[part[-1], row]))
+                record = self._record(lane, row, steps[part[0]], len(part), bool(ended[part[-1], row]))
                 self._tell(record, actions[part, row], rewards[part, row], lost_life[part, row])
                 if self._picture is not None:
                     self._keep(record, np.stack([steps[i].observations[row] for i in part.tolist()]))
 
-    def _record(self, lane: int, row: int, frames: int, steps: Steps, count: int, ended: bool) -> Record:
+    def _record(self, lane: int, row: int, steps: Steps, count: int, ended: bool) -> Record:
         number, at = steps.numbers[row], steps.at[row]
         if self._begun.get(lane, (0, 0))[0] != number:  # all lanes of a run make a step in turn
-            self._begun[lane] = number, frames + row * steps.frame_skip
+            self._begun[lane] = number, steps.frames + row * steps.frame_skip
         game = -1 if steps.games is None else steps.games[row]
         return Record(number, lane, game, self._begun[lane][1], at, count, ended)
 

@@ -22,6 +22,7 @@ from mfec.memory.neighbours.cuda import CudaIndex
 from mfec.memory.neighbours.recall import RecallMeter
 
 FEW_NEIGHBOURS = get_args(FewNeighbours)
+SETTINGS = {"n_actions", "dim", "capacity", "k", "recall", "eviction", "update", "few_neighbours"}
 
 
 class EpisodicMemory:
@@ -33,8 +34,8 @@ class EpisodicMemory:
         capacity: entries in each buffer; the paper has one million on Atari.
         k: neighbours in an estimate; the paper has 11 on Atari and 50 on Labyrinth.
         index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), `cuda` (exact, where the
-            states are kept on a device), or `auto`: cuda on the device `cuda`; else exact while that is the faster one
-            on this machine, then cells. `graph` is another word for cells.
+            states are kept on a device), `none` (exact matches alone), or `auto`: cuda on the device `cuda`; else exact
+            while that is the faster one on this machine, then cells. `graph` is another word for cells.
         device: where states are kept and searched: `cpu`, `cuda`, or the way to a device that several memories share.
         recall: share of the true neighbours that an approximate search is set to find.
         eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
@@ -101,6 +102,14 @@ class EpisodicMemory:
         self._meter = RecallMeter(self._states)
         self._tick = 0
         self._next_entry_id = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in SETTINGS and name in vars(self):
+            raise AttributeError(
+                f"{name} is fixed when a memory is made, EpisodicMemory(..., {name}=...), so that its settings say how "
+                "its values came about"
+            )
+        super().__setattr__(name, value)
 
     def project_with(self, weights: NDArray[np.float32]) -> bool:
         """Let the device make states of observations, `Seen`, by these weights; False where there is no device."""

@@ -12,8 +12,9 @@ from mfec.memory.neighbours.auto import AutoIndex
 from mfec.memory.neighbours.cells import CellIndex
 from mfec.memory.neighbours.cuda import CudaIndex
 from mfec.memory.neighbours.exact import ExactIndex
+from mfec.memory.neighbours.none import NoIndex
 
-AnyKind = type[ExactIndex] | type[CellIndex] | type[AutoIndex] | type[CudaIndex]
+AnyKind = type[ExactIndex] | type[CellIndex] | type[AutoIndex] | type[CudaIndex] | type[NoIndex]
 
 INDEXES: dict[str, AnyKind] = {
     "exact": ExactIndex,
@@ -21,6 +22,7 @@ INDEXES: dict[str, AnyKind] = {
     "graph": CellIndex,  # cells took the place of a graph of single states, which was slower; docs/memory.md
     "auto": AutoIndex,
     "cuda": CudaIndex,
+    "none": NoIndex,
 }
 
 
