@@ -12,9 +12,9 @@ from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Update
 from mfec.device import Channel, DeviceEncoder, Seen, device_name, open_channel
-from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours
+from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours, Source
 from mfec.memory.buffers import Buffers
-from mfec.memory.compiled import average, count_matches, enter_all, set_ticks, write_rows
+from mfec.memory.compiled import average, count_matches, enter_all, has_mean, set_ticks, write_rows
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
 from mfec.memory.neighbours import NeighbourIndex, index_bytes_per_entry, make_index
@@ -171,8 +171,17 @@ class EpisodicMemory:
                 behind = self._neighbours(action, np.array([match]), np.zeros(1))
             else:
                 behind = self._neighbours(action, slots[0, action], squared[0, action])
-            evidence.append(Evidence(float(values[0, action]), match >= 0, behind))
+            source = self._source(len(behind.values), exact=match >= 0)
+            evidence.append(Evidence(float(values[0, action]), source, behind))
         return evidence
+
+    def _source(self, found: int, *, exact: bool) -> Source:
+        """What the value of an action comes from, of which so many entries were found."""
+        if exact:
+            return "exact"
+        if has_mean(found, self.k, FEW_NEIGHBOURS.index(self.few_neighbours)):
+            return "mean"
+        return "zero" if self.few_neighbours == "zero" else "infinity"
 
     def sample(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Entries]:
         """Actions, int64 (m,), and entries of at most `size` memories, drawn evenly from all buffers."""
