@@ -130,13 +130,13 @@ class EpisodicMemory:
         batch, keys = self._check(states, identities)
         matches = self._table.find(keys)
         exact = matches >= 0
+        self._index.asked(batch, learning=mark_used)
         neighbours, squared = self._index.search(batch, ~exact, self.k)
         values = np.empty(exact.shape, np.float32)
         average(self.buffers.values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
         if self._index.approximate and not isinstance(batch, Seen):
             self._meter.watch(batch, ~exact, squared, self.buffers.sizes)
         if mark_used:
-            self._index.asked(batch)
             count_matches(self.buffers.matched, matches)
             if self.eviction == "used":
                 set_ticks(self.buffers.ticks, self._tick, matches, neighbours)
