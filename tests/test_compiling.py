@@ -1,15 +1,19 @@
-"""Code is compiled once for a machine, which is said once, and never while somebody plays."""
+"""Code is compiled once for a machine and its sources, which is said once, and never while somebody plays."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import mfec
 from mfec.compiling import SAID
+
+SOURCE = Path(mfec.__file__).parent
 
 # Everything that players do, after environments were made; prints how often numba compiled something meanwhile.
 PLAY = """
@@ -89,3 +93,74 @@ def test_nothing_is_compiled_or_said_the_second_time(first_and_second):
 
 def test_nothing_is_compiled_while_somebody_plays(first_and_second):
     assert [process.on_playing for process in first_and_second] == [0, 0]
+
+
+# -- After an edit ----------------------------------------------------------------------------------------------------
+
+# Compiled functions that are made of more than their own file: `enter_all` of a function in `identities`, `_free` of
+# a number in `levels`, in which nothing is compiled. Prints what they make of it and how often numba compiled.
+RUN = """
+import numpy as np
+from numba.core import event
+
+from mfec.envs.labyrinth.physics import _free
+from mfec.memory.compiled import enter_all
+
+
+class Count(event.Listener):
+    compiled = 0
+
+    def on_start(self, event):
+        Count.compiled += 1
+
+    def on_end(self, event):
+        pass
+
+
+event.register("numba:compile", Count())
+cells = np.zeros((1, 4), np.int32)
+enter_all(cells, np.zeros((1, 1, 2), np.uint64), np.zeros(1, np.int64), np.zeros(1, np.int64))
+print(cells.sum(), _free(60.0, 0.0, np.array([[-1.0, -1.0, 1.0, 1.0]])), Count.compiled > 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, to be edited."""
+    copy = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(SOURCE, copy / "mfec", ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+def run(checkout: Path) -> list[str]:
+    """Run it in a fresh interpreter, which keeps compiled code where numba does by itself: beside the sources."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_CACHE_DIR": ""}
+    done = subprocess.run([sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))
+
+
+def test_nobody_runs_what_was_compiled_of_yesterday_s_sources(checkout):
+    package = checkout / "mfec"
+    assert run(checkout) == ["1", "True", "True"]
+    kept = {file.name for file in package.rglob("*.nb?")}
+    assert run(checkout) == ["1", "True", "False"]
+    edit(package / "memory" / "identities.py", "cells[cell] = slot + 1", "cells[cell] = slot + 7")
+    assert run(checkout) == ["7", "True", "True"]
+    edit(package / "envs" / "labyrinth" / "levels.py", "PLAYER = 15.0", "PLAYER = 90.0")
+    assert run(checkout) == ["7", "False", "True"]
+    edit(package / "memory" / "eviction.py", "QUEUE_LENGTH = 4096", "QUEUE_LENGTH = 4095")  # nothing to them
+    assert run(checkout) == ["7", "False", "False"]
+    assert {file.name for file in package.rglob("*.nb?")} == kept  # old code is written over, and does not pile up
+
+
+def test_all_that_is_kept_on_disk_is_kept_by_all_its_sources():
+    """But for functions that use nothing of another module: numba's own rule will do for them."""
+    kept = {file.name for file in SOURCE.rglob("*.py") if "njit(cache=True" in file.read_text()}
+    assert kept == {"compiling.py", "random_projection.py"}, "take mfec.compiling.njit instead"

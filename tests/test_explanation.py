@@ -80,6 +80,18 @@ def test_an_action_that_was_never_tried_is_said_to_be():
     assert table.count("inf") == 4
 
 
+def test_a_zero_for_want_of_neighbours_is_not_said_to_be_their_mean():
+    """The walk has some neighbours for every action, but fewer than k: their returns are above 0."""
+    agent = MFEC(Walk(length=9), k=200, capacity=100, seed=0, few_neighbours="zero").learn(300)
+    explanation = agent.explain(np.array([0.5, 0.5], np.float32))
+    assert explanation.values.tolist() == [0.0] * len(explanation.actions)
+    assert all(len(own.neighbours.values) > 0 for own in explanation.actions)
+    assert {own.source for own in explanation.actions} == {"zero"}
+    table = str(explanation)
+    assert "mean" not in table
+    assert table.count("too few, so 0") == len(explanation.actions)
+
+
 def test_actions_count_as_the_environment_does():
     agent = MFEC(Shifted(), seed=0, capacity=10, k=1).learn(50)
     explanation = agent.explain(-2)

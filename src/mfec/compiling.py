@@ -1,14 +1,64 @@
-"""Says, once on the terminal, that code is being compiled for this machine: it would look as if nothing happened."""
+"""Loops compiled for this machine by numba, once: kept on disk as long as no source that they are made of changes."""
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from hashlib import blake2b
 from typing import Any
 
+import numba
 from numba.core import event
 
 SAID = "mfec: compiling for this machine; this takes some seconds, the first time only"
+DIGEST = 16  # bytes
+IMPORTS = re.compile(r"^(?:from|import) +(mfec[\w.]*)(?: +import +(\([^)]*\)|.*))?", re.MULTILINE)
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit` with a cache on disk that knows of all sources of a function.
+
+    Numba itself compiles anew when the function's own file has changed. But what it calls is compiled into it, and the
+    constants of other modules too: after an edit of those it would go on with yesterday's code.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        compiled = numba.njit(cache=True, **options)(function)
+        # Numba's index of a function is void when its stamp is another one, and is written over: nothing piles up. The
+        # stamp is no public name of numba's. Without it (NUMBA_DISABLE_JIT; a numba to come) its own rule holds.
+        with suppress(AttributeError):
+            kept = compiled._cache._cache_file
+            kept._source_stamp = kept._source_stamp, digest_of_sources(function.__module__)
+        return compiled
+
+    return decorate
+
+
+@cache
+def digest_of_sources(module: str) -> bytes:
+    """Of a module that is being imported, and of all modules of this package that it imports, directly or not."""
+    found: dict[str, bytes] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in sys.modules and name not in found:
+            found[name], imported = _read(name)
+            waiting += imported
+    return blake2b(b"".join(found[name] for name in sorted(found)), digest_size=DIGEST).digest()
+
+
+@cache
+def _read(module: str) -> tuple[bytes, list[str]]:
+    """The digest of a module's source, and what it may import of this package: modules, or names in them."""
+    loader: Any = sys.modules[module].__loader__
+    source = loader.get_source(module) or ""  # None where sources do not come along
+    imported = []
+    for name, parts in IMPORTS.findall(source):
+        imported += [name, *(f"{name}.{part}" for part in re.findall(r"\w+", parts))]
+    return blake2b(source.encode(), digest_size=DIGEST).digest(), imported
 
 
 class _Announcement(event.Listener):

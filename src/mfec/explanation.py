@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,7 @@ class Explanation:
     """The values of all actions in one state, each with the memories that it comes from.
 
     Attributes:
-        actions: one `Evidence` for each action: its value, whether that is an exact match, and its neighbours.
+        actions: one `Evidence` for each action: its value, what that comes from, and its neighbours.
         first_action: the number of the first one, as the environment counts.
 
     `print` shows it as a table, one line for each memory.
@@ -62,12 +61,12 @@ class Explanation:
 
 
 def _source(evidence: Evidence) -> str:
-    found = len(evidence.neighbours.values)
-    if evidence.exact:
-        return "exact match"
-    if math.isinf(evidence.value):
-        return "not tried enough"
-    return f"mean of {found}" if found else "nothing yet"
+    return {
+        "exact": "exact match",
+        "mean": f"mean of {len(evidence.neighbours.values)}",
+        "infinity": "not tried enough",
+        "zero": "too few, so 0",
+    }[evidence.source]
 
 
 def _memories(evidence: Evidence) -> list[tuple[str, ...]]:

@@ -130,13 +130,16 @@ def _game(
     for step in range(steps):
         estimates = [_estimate(action, step, lengths, k, rng, numbers=numbers) for action in range(n_actions)]
         if step == 2:  # never tried
-            estimates[min(4, n_actions - 1)] = {"value": None, "exact": False, "neighbours": []}
+            estimates[min(4, n_actions - 1)] = {"value": None, "source": "infinity", "neighbours": []}
+        if step == 3:  # too few memories for an average
+            near = {**estimates[-1]["neighbours"][0], "distance": 0.5}
+            estimates[-1] = {"value": 0.0, "source": "zero", "neighbours": [near]}
         values = [np.inf if each["value"] is None else each["value"] for each in estimates]
         highest = [action for action, value in enumerate(values) if value == max(values)]
         others = [action for action in range(n_actions) if action not in highest]
         action = int(rng.choice(others)) if explored[step] else highest[0]
-        look_ups, exact_look_ups = look_ups + n_actions, exact_look_ups + sum(each["exact"] for each in estimates)
-        chosen_exact += estimates[action]["exact"]
+        look_ups, exact_look_ups = look_ups + n_actions, exact_look_ups + sum(map(_is_exact, estimates))
+        chosen_exact += _is_exact(estimates[action])
         ages = [each["age"] for estimate in estimates for each in estimate["neighbours"]]
         made.answers[f"{base}/steps/{step}"] = {
             "step": step, "frame": step * FRAME_SKIP, "action": action, "explored": bool(explored[step]),
@@ -152,7 +155,7 @@ def _game(
         }  # fmt: skip
         score += float(rewards[step])
         taken.append(action)
-        exact_taken.append(int(estimates[action]["exact"]))
+        exact_taken.append(int(_is_exact(estimates[action])))
     if not numbers:
         _put(
             made,
@@ -189,7 +192,12 @@ def _estimate(
         })  # fmt: skip
     if step == 3 and action == 0:  # from a memory without dates
         neighbours[0].update(episode=None, frame=None, age=0)
-    return {"value": float(np.mean([each["value"] for each in neighbours])), "exact": exact, "neighbours": neighbours}
+    value = float(np.mean([each["value"] for each in neighbours]))
+    return {"value": value, "source": "exact" if exact else "mean", "neighbours": neighbours}
+
+
+def _is_exact(estimate: dict[str, Any]) -> bool:
+    return bool(estimate["source"] == "exact")
 
 
 def _dot(episode: int, step: int) -> tuple[int, int, int]:

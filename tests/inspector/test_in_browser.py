@@ -88,7 +88,7 @@ def test_a_step_shows_the_agent_s_own_numbers_and_frames(page, server):
         assert len(rows) == 6
         for action, (row, own) in enumerate(zip(rows, told["actions"], strict=True)):
             assert near(row.locator(".value").inner_text(), own["value"])
-            said = "exact match" if own["exact"] else f"average of {len(own['neighbours'])}"
+            said = "exact match" if own["source"] == "exact" else f"average of {len(own['neighbours'])}"
             assert row.locator(".kind").inner_text() == said
             assert (row.locator(".tag", has_text="taken").count() == 1) == (action == told["action"])
         assert shows(page.page.locator("#stage canvas"), picture(server.inspection, step))

@@ -69,13 +69,13 @@ def test_every_number_is_the_memory_s_own(played, kept):
         estimates = agent.memory.estimate(states, keys, mark_used=False)
         values = [math.inf if own["value"] is None else own["value"] for own in told["actions"]]
         assert values == estimates.values[0].tolist()
-        assert [own["exact"] for own in told["actions"]] == estimates.exact[0].tolist()
+        assert [own["source"] == "exact" for own in told["actions"]] == estimates.exact[0].tolist()
         assert told["highest"] == np.flatnonzero(estimates.values[0] == estimates.values[0].max()).tolist()
         assert told["action"] in told["highest"] or told["explored"]
         for action, own in enumerate(told["actions"]):
             near = agent.memory.neighbours(states[0], action)
             behind = own["neighbours"]
-            many = 1 if own["exact"] else len(near.values)
+            many = 1 if own["source"] == "exact" else len(near.values)
             assert [each["id"] for each in behind] == near.entry_ids[:many].tolist()
             assert [each["value"] for each in behind] == near.values[:many].tolist()
             assert [each["distance"] for each in behind] == near.distances[:many].tolist()
@@ -97,6 +97,20 @@ def test_every_number_is_the_memory_s_own(played, kept):
         assert game["explored"][step] == told["explored"]
     assert 0 < sum(game["explored"]) < len(observations) / 3
     assert exact > 100
+
+
+def test_a_zero_for_want_of_neighbours_is_told_as_such(tmp_path):
+    """With more neighbours asked for than there are, every value that is not matched is 0, whatever is near."""
+    agent = replace(SETTINGS, k=1000, few_neighbours="zero")
+    config = RunConfig("CartPole-v1", 400, agent=agent)
+    inspection = Inspection(train(config, tmp_path, console=Console(quiet=True)), seed=5)
+    inspection.play()
+    inspection.finish(0)
+    told = [own for step in range(inspection.game(0)["steps"]) for own in inspection.step(0, step)["actions"]]
+    assert {own["source"] for own in told} <= {"exact", "zero"}
+    zeros = [own for own in told if own["source"] == "zero"]
+    assert any(own["neighbours"] for own in zeros)
+    assert {own["value"] for own in zeros} == {0.0}
 
 
 def test_the_game_is_the_first_that_evaluate_plays(played, kept):
@@ -127,7 +141,10 @@ def test_places_on_the_map_agree(played):
     """The place of a state is that of an exact match of it, and neighbours lie where the map would put them."""
     told = [played.step(0, step) for step in range(0, 100, 3)]
     matched = [
-        (each["position"], own["neighbours"][0]["position"]) for each in told for own in each["actions"] if own["exact"]
+        (each["position"], own["neighbours"][0]["position"])
+        for each in told
+        for own in each["actions"]
+        if own["source"] == "exact"
     ]
     assert len(matched) > 10
     assert all(here == there for here, there in matched)
@@ -233,7 +250,7 @@ def test_a_memory_s_frame_is_the_very_observation(played):
     checked = 0
     for step, observation in enumerate(observations[:80]):
         for own in played.step(0, step)["actions"]:
-            if own["exact"]:
+            if own["source"] == "exact":
                 told = played.thumbnails([(own["neighbours"][0]["episode"], own["neighbours"][0]["frame"])])
                 assert zlib.decompress(base64.b64decode(told["frames"])) == observation.tobytes()
                 checked += 1

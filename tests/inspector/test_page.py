@@ -82,15 +82,15 @@ def test_every_number_of_a_step_is_that_of_the_data(own, made):
 def _check_numbers(page: Page, made: MadeUp, step: int) -> None:
     data = _step(made, step)
     for row, estimate in zip(page.locator(".row").all(), data["actions"], strict=True):
-        kind = "untried" if estimate["value"] is None else "exact" if estimate["exact"] else "average"
-        assert row.get_attribute("data-kind") == kind
+        assert row.get_attribute("data-source") == estimate["source"]
         if estimate["value"] is None:
             assert row.locator(".value").inner_text() == "untried"
         else:
             assert float(row.get_attribute("data-value")) == estimate["value"]
             assert near(row.locator(".value").inner_text(), estimate["value"])
-            words = "exact match" if estimate["exact"] else f"average of {len(estimate['neighbours'])}"
-            assert row.locator(".kind").inner_text() == words
+            words = {"exact": "exact match", "zero": "too few, so 0"}
+            said = words.get(estimate["source"], f"average of {len(estimate['neighbours'])}")
+            assert row.locator(".kind").inner_text() == said
     taken = page.locator(".row.taken .name").all_inner_texts()
     actions = made.answers["/api/run"]["actions"]
     assert taken == [actions[data["action"]]]

@@ -20,6 +20,7 @@ from mfec.checkpoint import CheckpointError, write_checkpoint
 from mfec.embeddings import RandomProjection
 from mfec.memory import EpisodicMemory, eviction
 from mfec.memory.neighbours import auto
+from mfec.memory.neighbours.recent import RecentQueries
 
 State = tuple[float, ...]
 Identity = int | bytes
@@ -32,9 +33,10 @@ every_index = pytest.mark.parametrize("index", INDEXES)
 
 @pytest.fixture(autouse=True)
 def early_change() -> Iterator[None]:
-    """Let `auto` change from exact search to cells at 5 entries, not at 65,536, and whatever the clock says."""
+    """Let `auto` change from exact search to cells at 5 entries and one look-up, and whatever the clock says."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(auto, "FIRST_TRIAL", 5)
+        patch.setattr(RecentQueries, "full", property(lambda queries: queries.seen > 0))
         patch.setattr(auto, "milliseconds", lambda index, *_: 1.0 if index.name == "exact" else 0.5)
         yield
 
@@ -767,6 +769,36 @@ def test_saving_leaves_the_memory_as_it_was(tmp_path: Path, index: str) -> None:
         assert play(saved, rngs[0], 10) == play(other, rngs[1], 10)
         saved.save(tmp_path)
     assert_same(saved, other)
+
+
+@every_index
+def test_a_memory_from_another_index_is_tried_when_it_is_asked(tmp_path: Path, index: str) -> None:
+    """By an agent that learns, for good; by one that only plays, so that a checkpoint tells nothing of it."""
+    rng = np.random.default_rng(3)
+    memory = EpisodicMemory(2, 4, capacity=100, k=3, index=index)
+    memory.write(rng.standard_normal((150, 4)), rng.integers(0, 2, 150), np.zeros(150))
+    memory.save(tmp_path / "filled")
+    played, learning = (EpisodicMemory.load(tmp_path / "filled", index="auto") for _ in range(2))
+    assert played.active_index == "exact"
+    before = played.settings(), {name: tensor.tobytes() for name, tensor in played.tensors().items()}
+    played.estimate(rng.standard_normal((3, 4)), mark_used=False)
+    assert played.active_index == "cells"
+    assert (played.settings(), {name: tensor.tobytes() for name, tensor in played.tensors().items()}) == before
+    learning.estimate(rng.standard_normal((3, 4)))
+    assert learning.active_index == "cells"
+    learning.save(tmp_path / "tried")
+    assert EpisodicMemory.load(tmp_path / "tried").active_index == "cells"
+
+
+@every_index
+def test_settings_from_numpy_are_saved_like_any_others(tmp_path: Path, index: str) -> None:
+    memory = EpisodicMemory(
+        np.int64(2), np.int32(4), capacity=np.int64(100), k=np.uint8(3), recall=np.float32(0.75), index=index
+    )
+    memory.write(np.eye(4), [0, 1, 0, 1], np.ones(4))
+    memory.estimate(np.eye(4) / 2)
+    memory.save(tmp_path)
+    assert_same(EpisodicMemory.load(tmp_path), memory)
 
 
 def test_a_checkpoint_of_nothing_is_no_memory(tmp_path: Path) -> None:

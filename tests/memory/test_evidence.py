@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -120,6 +122,29 @@ def test_evidence_is_what_estimate_and_neighbours_say(index, few_neighbours):
                 assert own.value == pytest.approx(near.values.astype(float).mean(), rel=1e-6)
     after = memory.tensors()
     assert all(np.array_equal(before[name], after[name]) for name in before)  # it has left no trace
+
+
+@pytest.mark.parametrize(("few_neighbours", "sources", "values"), [
+    ("infinity", ["infinity", "infinity", "mean"], [math.inf, math.inf, 7.0]),
+    ("mean", ["infinity", "mean", "mean"], [math.inf, 3.0, 7.0]),
+    ("zero", ["zero", "zero", "mean"], [0.0, 0.0, 7.0]),
+])  # fmt: skip
+def test_evidence_says_what_a_value_comes_from(few_neighbours, sources, values):
+    """Of actions with no entry, with one, and with k of them."""
+    memory = EpisodicMemory(3, 1, capacity=5, k=2, few_neighbours=few_neighbours)
+    memory.write([[0.0], [1.0], [2.0]], [1, 2, 2], [3.0, 6.0, 8.0])
+    evidence = memory.evidence([[0.5]])
+    assert [own.source for own in evidence] == sources
+    assert [own.value for own in evidence] == values == memory.estimate([[0.5]]).values[0].tolist()
+    assert [len(own.neighbours.values) for own in evidence] == [0, 1, 2]
+    assert [own.source for own in memory.evidence([[0.0]])] == [sources[0], "exact", sources[2]]
+
+
+def test_a_mean_that_is_zero_is_a_mean():
+    memory = EpisodicMemory(1, 1, capacity=5, k=2, few_neighbours="zero")
+    memory.write([[0.0], [1.0]], [0, 0], [-1.0, 1.0])
+    [evidence] = memory.evidence([[0.5]])
+    assert (evidence.value, evidence.source) == (0.0, "mean")
 
 
 def test_evidence_of_an_action_without_entries():

@@ -6,9 +6,10 @@ pair is a query and a buffer: one answer.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from mfec.compiling import njit
 
 JOB = 4  # numbers of a job: address of the page table's row, entries, chunk, nothing
 PAIR = 4  # numbers of a pair: job, row of the first pass's minima, row of the query, action
@@ -60,7 +61,7 @@ def _places(rows: NDArray[np.int64], width: int) -> list[int]:
     return places
 
 
-@numba.njit(cache=True)
+@njit()
 def _plan(wanted, rows, sizes, tables, width, chunks):
     n_actions = wanted.shape[1]
     jobs = np.zeros((chunks * n_actions, 4), np.int64)
@@ -88,7 +89,7 @@ def _plan(wanted, rows, sizes, tables, width, chunks):
     return jobs[:n_jobs], pairs[:n_pairs], largest
 
 
-@numba.njit(cache=True)
+@njit()
 def _spread(jobs, pairs, found, slots, squared, unsure):
     one_more = slots.shape[2]
     for pair in range(len(pairs)):

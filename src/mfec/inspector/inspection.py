@@ -231,7 +231,7 @@ class Inspection:
     def _action(self, votes: Votes) -> dict[str, Any]:
         return {
             "value": _finite(votes.value),
-            "exact": votes.exact,
+            "source": votes.source,
             "neighbours": [
                 {
                     "id": int(votes.entry_ids[i]),

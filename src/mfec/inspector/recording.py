@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mfec.agent import MFEC
 from mfec.history.frame_codec import frames_in_chunk, pack_frames, picture_shape, pictures_of
 from mfec.inspector.memory_map import MemoryMap
-from mfec.memory import Evidence
+from mfec.memory import Evidence, Source
 
 FEW_NUMBERS = 8  # an observation or a state of so many is shown as numbers
 
@@ -23,7 +23,7 @@ class Votes:
     """The value of one action, and the memories that it comes from, without their states."""
 
     value: float
-    exact: bool
+    source: Source
     entry_ids: NDArray[np.int64]
     values: NDArray[np.float32]
     distances: NDArray[np.float64]
@@ -31,6 +31,11 @@ class Votes:
     matched: NDArray[np.int32]
     places: NDArray[np.float64]
     numbers: NDArray[np.float32] | None  # the states, where they are a few numbers of the observation
+
+    @property
+    def exact(self) -> bool:
+        """Whether the value is that of an exact match."""
+        return self.source == "exact"
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,7 @@ def _votes(evidence: Evidence, map_: MemoryMap, own_numbers: bool) -> Votes:
     near = evidence.neighbours
     return Votes(
         evidence.value,
-        evidence.exact,
+        evidence.source,
         near.entry_ids,
         near.values,
         near.distances,

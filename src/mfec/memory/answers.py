@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+Source = Literal["exact", "mean", "infinity", "zero"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,20 @@ class Neighbours(Entries):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The value of one action in one state (Eq. 2), and the entries that it comes from: a match, or neighbours."""
+    """The value of one action in one state (Eq. 2), what it comes from, and the entries that were found for it.
+
+    Attributes:
+        value: as `EpisodicMemory.estimate` says.
+        source: `exact`, the value of a match; `mean`, that of the neighbours; or, where they are too few for a mean,
+            what `few_neighbours` puts in its place: `infinity` or `zero`.
+        neighbours: the match, or the neighbours, also where they are too few.
+    """
 
     value: float
-    exact: bool
+    source: Source
     neighbours: Neighbours
+
+    @property
+    def exact(self) -> bool:
+        """Whether the value is that of an exact match."""
+        return self.source == "exact"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mfec.compiling import njit
 from mfec.memory.identities import add_slot, find_slot, remove_slot
 
 
-@numba.njit(cache=True)
+@njit()
 def average(stored, matches, neighbours, few, values):
     """Values of exact matches, and means of neighbours elsewhere (Eq. 2); `few` as in FEW_NEIGHBOURS."""
     n, n_actions, k = neighbours.shape
@@ -23,13 +23,19 @@ def average(stored, matches, neighbours, few, values):
                 if neighbours[row, action, i] >= 0:
                     total += stored[action, neighbours[row, action, i]]
                     found += 1
-            if found == k or (few == 1 and found > 0):
+            if has_mean(found, k, few):
                 values[row, action] = total / found
             else:
                 values[row, action] = 0.0 if few == 2 else np.inf
 
 
-@numba.njit(cache=True)
+@njit()
+def has_mean(found, k, few):
+    """Whether so many neighbours make a mean, or are too few for one."""
+    return found == k or (few == 1 and found > 0)
+
+
+@njit()
 def set_ticks(ticks, tick, matches, neighbours):
     """Mark matches and neighbours as used now."""
     n, n_actions, k = neighbours.shape
@@ -42,7 +48,7 @@ def set_ticks(ticks, tick, matches, neighbours):
                     ticks[action, neighbours[row, action, i]] = tick + row
 
 
-@numba.njit(cache=True)
+@njit()
 def count_matches(matched, matches):
     """One more look-up of each entry that was matched."""
     n, n_actions = matches.shape
@@ -52,7 +58,7 @@ def count_matches(matched, matches):
                 matched[action, matches[row, action]] += 1
 
 
-@numba.njit(cache=True)
+@njit()
 def write_rows(
     actions, returns, batch_keys, batch_origins, row, keep_highest,
     sizes, values, entry_ids, ticks, keys, origins, matched,
@@ -97,7 +103,7 @@ def write_rows(
     return row
 
 
-@numba.njit(cache=True)
+@njit()
 def enter_all(cells, keys, actions, slots):
     """Enter the entries in these slots into the identity tables."""
     for i in range(len(actions)):

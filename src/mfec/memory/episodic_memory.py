@@ -12,9 +12,9 @@ from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Update
 from mfec.device import Channel, DeviceEncoder, Seen, device_name, open_channel
-from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours
+from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours, Source
 from mfec.memory.buffers import Buffers
-from mfec.memory.compiled import average, count_matches, enter_all, set_ticks, write_rows
+from mfec.memory.compiled import average, count_matches, enter_all, has_mean, set_ticks, write_rows
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
 from mfec.memory.neighbours import NeighbourIndex, index_bytes_per_entry, make_index
@@ -139,13 +139,13 @@ class EpisodicMemory:
         batch, keys = self._check(states, identities)
         matches = self._table.find(keys)
         exact = matches >= 0
+        self._index.asked(batch, learning=mark_used)
         neighbours, squared = self._index.search(batch, ~exact, self.k)
         values = np.empty(exact.shape, np.float32)
         average(self.buffers.values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
         if self._index.approximate and not isinstance(batch, Seen):
             self._meter.watch(batch, ~exact, squared, self.buffers.sizes)
         if mark_used:
-            self._index.asked(batch)
             count_matches(self.buffers.matched, matches)
             if self.eviction == "used":
                 set_ticks(self.buffers.ticks, self._tick, matches, neighbours)
@@ -180,8 +180,17 @@ class EpisodicMemory:
                 behind = self._neighbours(action, np.array([match]), np.zeros(1))
             else:
                 behind = self._neighbours(action, slots[0, action], squared[0, action])
-            evidence.append(Evidence(float(values[0, action]), match >= 0, behind))
+            source = self._source(len(behind.values), exact=match >= 0)
+            evidence.append(Evidence(float(values[0, action]), source, behind))
         return evidence
+
+    def _source(self, found: int, *, exact: bool) -> Source:
+        """What the value of an action comes from, of which so many entries were found."""
+        if exact:
+            return "exact"
+        if has_mean(found, self.k, FEW_NEIGHBOURS.index(self.few_neighbours)):
+            return "mean"
+        return "zero" if self.few_neighbours == "zero" else "infinity"
 
     def sample(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Entries]:
         """Actions, int64 (m,), and entries of at most `size` memories, drawn evenly from all buffers."""

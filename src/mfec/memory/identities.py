@@ -13,6 +13,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.compiling import njit
+
 Identities = Sequence[bytes] | Sequence[int] | NDArray[np.integer] | NDArray[np.uint64]
 
 KEY_BYTES = 16
@@ -67,14 +69,14 @@ class IdentityTable:
         return slots
 
 
-@numba.njit(cache=True)
+@njit()
 def _find_all(cells, stored, keys, slots):
     for row in range(len(keys)):
         for action in range(len(cells)):
             slots[row, action] = find_slot(cells[action], stored[action], keys[row])
 
 
-@numba.njit(cache=True)
+@njit()
 def find_slot(cells, stored, key):
     """Slot of `key` in one action's table, or -1."""
     mask = numba.uint64(len(cells) - 1)
@@ -87,7 +89,7 @@ def find_slot(cells, stored, key):
     return -1
 
 
-@numba.njit(cache=True)
+@njit()
 def add_slot(cells, stored, slot):
     """Enter `slot`, whose key is not in the table yet."""
     mask = numba.uint64(len(cells) - 1)
@@ -97,7 +99,7 @@ def add_slot(cells, stored, slot):
     cells[cell] = slot + 1
 
 
-@numba.njit(cache=True)
+@njit()
 def remove_slot(cells, stored, slot):
     """Take `slot` out, moving later entries of its run up so that none becomes unreachable."""
     one = numba.uint64(1)

@@ -14,9 +14,11 @@ from mfec.memory.neighbours import auto, make_index
 from mfec.memory.neighbours.auto import AutoIndex, milliseconds
 from mfec.memory.neighbours.cells import CellIndex
 from mfec.memory.neighbours.exact import ExactIndex
+from mfec.memory.neighbours.recent import EVERY, KEPT
 
 Array = NDArray[np.float32]
 CAPACITY = 400
+ENOUGH = KEPT * EVERY  # look-ups for a trial
 
 
 class Trials:
@@ -62,11 +64,11 @@ class Stored:
         self.index.put(actions, slots)
         self.exact.put(actions, slots)
 
-    def look_up(self, n: int = 32, k: int = 3) -> tuple[Any, Any]:
-        """As a learning agent does; what was found."""
+    def look_up(self, n: int = ENOUGH, k: int = 3, *, learning: bool = True) -> tuple[Any, Any]:
+        """As a learning agent does, or as one that only plays; what was found."""
         queries = self.rng.standard_normal((n, 4)).astype(np.float32)
+        self.index.asked(queries, learning=learning)
         found = self.index.search(queries, np.ones((n, 2), np.bool_), k)
-        self.index.asked(queries)
         if self.index.active == "exact":
             true = self.exact.search(queries, np.ones((n, 2), np.bool_), k)
             assert all(a.tobytes() == b.tobytes() for a, b in zip(found, true, strict=True))
@@ -103,7 +105,7 @@ def test_it_changes_when_cells_are_faster(trials: Trials, caplog: pytest.LogCapt
     assert (stored.index.active, trials.timed) == ("exact", [])
     stored.grow(100)
     assert (stored.index.name, stored.index.active, stored.index.approximate) == ("auto", "cells", True)
-    assert trials.timed == [("exact", 2, 3), ("cells", 2, 3)]
+    assert trials.timed == [("exact", KEPT, 3), ("cells", KEPT, 3)]
     stored.look_up()
     stored.grow(600)
     assert len(trials.timed) == 2
@@ -150,14 +152,103 @@ def test_a_later_trial_may_change_it(trials: Trials) -> None:
     assert stored.index.active == "cells"
 
 
-def test_there_is_no_trial_without_look_ups(trials: Trials) -> None:
+def test_a_trial_waits_until_there_are_enough_look_ups(trials: Trials) -> None:
+    """A memory that was filled first, and is asked later, is tried then; it need not grow any more."""
     trials.took["cells"] = 0.5
     stored = Stored()
     stored.grow(120)
+    stored.look_up(ENOUGH - EVERY)
+    stored.grow(300)
     assert (stored.index.active, trials.timed) == ("exact", [])
+    stored.look_up(1)
+    assert (stored.index.active, len(trials.timed)) == ("cells", 2)
+
+
+def test_a_trial_that_waits_is_made_once(trials: Trials) -> None:
+    stored = Stored()
+    stored.grow(120)
+    for _ in range(5):
+        stored.look_up()
+    assert (stored.index.active, len(trials.timed)) == ("exact", 2)
+
+
+@pytest.mark.parametrize("looked_up", [0, 100, ENOUGH - EVERY])
+def test_a_trial_that_waits_is_restored(trials: Trials, looked_up: int) -> None:
+    trials.took["cells"] = 0.5
+    stored = Stored()
+    stored.grow(120)
+    if looked_up:
+        stored.look_up(looked_up)
+    again = stored.restored()
+    assert again.index.settings() == stored.index.settings()
+    again.look_up(ENOUGH - looked_up)
+    assert again.index.active == "cells"
+
+
+def test_a_trial_that_an_early_checkpoint_passed_over_is_made(trials: Trials) -> None:
+    trials.took["cells"] = 0.5
+    stored = Stored()
+    stored.grow(120)
+    actions, slots = (part.ravel() for part in np.indices((2, 60)))
+    kept = {**stored.index.settings(), "next_trial": 180}
+    stored.index = AutoIndex(stored.states, stored.entry_ids, k=3)
+    stored.index.restore(actions, slots, kept, {"queries": np.zeros((KEPT, 4), np.float32)})
     stored.look_up()
-    stored.grow(200)
     assert stored.index.active == "cells"
+
+
+# -- Look-ups that must leave no trace --------------------------------------------------------------------------------
+
+
+def kept_of(stored: Stored) -> tuple[dict[str, Any], dict[str, bytes]]:
+    return stored.index.settings(), {name: tensor.tobytes() for name, tensor in stored.index.tensors().items()}
+
+
+def test_one_who_only_plays_searches_cells_where_they_are_faster(trials: Trials) -> None:
+    """But a checkpoint does not know of it."""
+    trials.took["cells"] = 0.5
+    stored = Stored()
+    stored.grow(120)
+    before = kept_of(stored)
+    stored.look_up(learning=False)
+    assert (stored.index.active, stored.index.approximate) == ("cells", True)
+    stored.look_up(learning=False)
+    assert trials.timed == [("exact", KEPT, 3), ("cells", KEPT, 3)]
+    assert kept_of(stored) == before
+    assert stored.restored().index.active == "exact"
+
+
+def test_one_who_learns_goes_on_as_if_nobody_had_played(trials: Trials) -> None:
+    """What it finds, what is tried and what is kept are the same with look-ups of a player in between."""
+    answers = []
+    for plays in (False, True):
+        stored = Stored()
+        trials.timed.clear()
+        trials.took["cells"] = 0.5
+        stored.grow(120)
+        found = []
+        for size in range(140, 400, 40):
+            rng = stored.rng
+            if plays:
+                stored.rng = np.random.default_rng(1)
+                stored.look_up(learning=False)
+                stored.rng = rng
+            found += [part.tobytes() for part in stored.look_up(200)]
+            stored.grow(size)
+            found.append(stored.index.active)
+        answers.append((found, kept_of(stored)))
+    assert answers[0] == answers[1]
+    assert "cells" in answers[0][0]
+
+
+def test_one_who_only_plays_has_no_trial_where_one_was_made(trials: Trials) -> None:
+    stored = Stored()
+    stored.look_up()
+    stored.grow(120)
+    assert len(trials.timed) == 2
+    trials.took["cells"] = 0.5
+    stored.look_up(learning=False)
+    assert (stored.index.active, len(trials.timed)) == ("exact", 2)
 
 
 def test_replaced_entries_do_not_count(trials: Trials) -> None:
@@ -173,7 +264,7 @@ def test_all_entries_are_in_cells_after_the_change(trials: Trials) -> None:
     """And those that are put later too."""
     trials.took["cells"] = 0.5
     stored = Stored()
-    stored.look_up(500)
+    stored.look_up()
     stored.grow(300)
     assert stored.index.active == "cells"
     stored.replace(np.array([0, 1, 1]), np.array([5, 7, 149]))
@@ -192,7 +283,7 @@ def test_a_restored_index_goes_on_as_the_saved_one_would(trials: Trials, faster:
     """On both sides of a trial and of the change, bit for bit."""
     trials.took[faster] = 0.5
     stored = Stored()
-    stored.look_up(700)
+    stored.look_up()
     if entries:
         stored.grow(entries)
         stored.look_up(10)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from mfec.compiling import njit
 from mfec.envs.labyrinth.levels import FRAMES_PER_SECOND, PLAYER
 from mfec.envs.labyrinth.world import HEADING, VX, VY, X, Y
 
@@ -34,7 +34,7 @@ WISHES = np.array(
 )
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def move(pose, action, blocks):
     """One frame of a player (1/60 s): turn, slow down by friction, speed up as wished, go, slide along walls."""
     ahead, left, turn = WISHES[action, 0], WISHES[action, 1], WISHES[action, 2]
@@ -68,7 +68,7 @@ def move(pose, action, blocks):
         pose[VY] = 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _free(x, y, blocks):
     """Whether a player's box can be there: it may touch blocks, but not reach into them."""
     for b in range(len(blocks)):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from mfec.compiling import njit
 from mfec.envs.labyrinth.atlas import BITS, CEILING, COPIES, CUES, FLOOR, OFFSETS, SKY_BITS, TEXELS
 from mfec.envs.labyrinth.levels import NOTHING
 from mfec.envs.labyrinth.textures import SIDE
@@ -25,7 +25,7 @@ SHADE = np.array([0.84, 1.0])  # light on walls that stand across x, and across 
 _OFFSETS = tuple(int(offset) for offset in OFFSETS)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def draw(world, players, n, view, atlas, picture):
     """Draw one plane of what player n sees into `picture`, uint8 (height, width)."""
     w, h = view.width * SAMPLES, view.height * SAMPLES
@@ -48,7 +48,7 @@ def draw(world, players, n, view, atlas, picture):
     _average(samples, picture)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _cast(faces, pose, rays):
     """The nearest face on each ray, and one over its distance along the view.
 
@@ -73,7 +73,7 @@ def _cast(faces, pose, rays):
     return found, nearest
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _draw_walls(world, cues, pose, view, textures, faces, nearness, rays, samples):
     """The wall of each column; returns the rows of its first sample and of the first one below it."""
     w, h = view.width * SAMPLES, view.height * SAMPLES
@@ -107,7 +107,7 @@ def _draw_walls(world, cues, pose, view, textures, faces, nearness, rays, sample
     return tops, bottoms
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _draw_sky(heading, view, sky, samples, tops):
     """The sky above the wall of each column."""
     around, w = 2**SKY_BITS, len(tops)
@@ -119,7 +119,7 @@ def _draw_sky(heading, view, sky, samples, tops):
             at += np.uint64(w)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _draw_plane(world, pose, view, textures, texture, ahead_x, ahead_y, samples, first, last, bottoms, tops):
     """The floor below the walls, or the ceiling above them: rows on which the distance is the same all along."""
     w = samples.shape[1]
@@ -141,13 +141,13 @@ def _draw_plane(world, pose, view, textures, texture, ahead_x, ahead_y, samples,
             v += dv
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _share(tiles):
     """The part of a number of tiles after the point, in units of 2**-64: whole tiles drop out of sums by themselves."""
     return np.uint64(np.int64((tiles - math.floor(tiles)) * 2.0**63)) << np.uint64(1)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _draw_fruit(world, fruit, pose, view, atlas, ahead_x, ahead_y, nearness, samples):
     """Sprites that face the player, the farthest first, each where it is nearer than the wall."""
     h, w = samples.shape
@@ -186,7 +186,7 @@ def _draw_fruit(world, fruit, pose, view, atlas, ahead_x, ahead_y, nearness, sam
                         samples[row, column] = (np.int32(atlas.sprites[texel]) * light) >> 8
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _copy(texels):
     """The copy of a texture where a sample spans so many of its texels."""
     copy = 0
@@ -196,7 +196,7 @@ def _copy(texels):
     return copy
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _average(samples, picture):
     """Every pixel is the mean of its samples."""
     for row in range(picture.shape[0]):

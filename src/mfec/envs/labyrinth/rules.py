@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mfec.compiling import njit
 from mfec.envs.labyrinth.levels import APPLE, LEMON, NOTHING, PICK_UP, PLAYER
 from mfec.envs.labyrinth.physics import move
 from mfec.envs.labyrinth.world import HEADING, X, Y
@@ -13,7 +13,7 @@ from mfec.envs.labyrinth.world import HEADING, X, Y
 GOES_ON, TERMINATED, TRUNCATED = 0, 1, 2
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def begin(world, players, n, seed):
     """Player n begins the episode of that seed."""
     players.random[n] = seed
@@ -21,7 +21,7 @@ def begin(world, players, n, seed):
     _begin_trial(world, players, n)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def play(world, players, n, action, frames):
     """Player n repeats an action for so many frames; returns the reward and whether the episode goes on."""
     reward = 0.0
@@ -41,7 +41,7 @@ def play(world, players, n, action, frames):
     return reward, GOES_ON
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _eat(world, players, n):
     """Take the fruit that player n touches; returns how many apples and lemons."""
     x, y = players.poses[n, X], players.poses[n, Y]
@@ -59,7 +59,7 @@ def _eat(world, players, n):
     return apples, lemons
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _begin_trial(world, players, n):
     """Player n stands still at a start, all fruit lies in its place; a maze draws the apple's and sets its cues."""
     pose = players.poses[n]
@@ -83,7 +83,7 @@ def _begin_trial(world, players, n):
     pose[HEADING] = least + (greatest - least) * _uniform(players.random, n)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _uniform(random, n):
     """The next number of player n in [0, 1), by SplitMix64: one word of state, every seed a good one."""
     random[n] += np.uint64(0x9E3779B97F4A7C15)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.compiling import announce_compiling
+from mfec.compiling import announce_compiling, njit
 from mfec.envs.labyrinth.atlas import BLUE, GREEN, GREY, RED, atlases
 from mfec.envs.labyrinth.levels import LEVELS, Level
 from mfec.envs.labyrinth.renderer import draw
@@ -70,7 +69,7 @@ class Simulation:
         return np.ascontiguousarray(planes.transpose(1, 2, 0))
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _step(world, players, first, actions, frame_skip, view, atlas, rewards, terminated, truncated, pictures):
     for i in range(len(actions)):
         reward, end = 0.0, GOES_ON

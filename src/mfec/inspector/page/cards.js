@@ -127,7 +127,7 @@ class Strip {
     this.first = first;
     this.neighbours = estimate.neighbours;
     set(this.element, "data-action", action);
-    set(this.element, "data-kind", kind(estimate));
+    set(this.element, "data-source", estimate.source);
     set(this.list, "aria-label", `Memories behind ${name}`);
     say(this.name, name);
     say(this.about, behind(estimate, entries));
@@ -200,16 +200,14 @@ class Strip {
   }
 }
 
-function kind(estimate) {
-  if (estimate.value === null) return "untried";
-  return estimate.exact ? "exact" : "average";
-}
-
 function behind(estimate, entries) {
   const some = estimate.neighbours.length;
-  if (estimate.value === null) {
+  if (estimate.source === "infinity") {
     return entries === 0 ? "was never tried: it counts as more than any value" : "has too few memories to tell";
   }
-  if (estimate.exact) return "was taken in this very state before: its value is the best return that followed";
+  if (estimate.source === "zero") {
+    return entries === 0 ? "was never tried: it counts as 0" : "has too few memories for an average: it counts as 0";
+  }
+  if (estimate.source === "exact") return "was taken in this very state before: its value is the best return that followed";
   return `is new here: its value is the average of ${some === 1 ? "the nearest" : `the ${some} nearest`} of ${count(entries, "memory", "memories")}`;
 }

@@ -232,7 +232,7 @@ class Row {
     const span = scale.high - scale.low || 1;
     const zero = (100 * -scale.low) / span;
     const end = value === null ? 100 : (100 * (value - scale.low)) / span;
-    set(this.button, "data-kind", kind(estimate));
+    set(this.button, "data-source", estimate.source);
     set(this.button, "data-value", value);
     set(this.button, "aria-expanded", String(open));
     this.button.classList.toggle("taken", taken);
@@ -248,8 +248,9 @@ class Row {
 }
 
 function inShort(estimate) {
-  if (estimate.value === null) return "counts as most";
-  return estimate.exact ? "exact match" : `average of ${estimate.neighbours.length}`;
+  if (estimate.source === "infinity") return "counts as most";
+  if (estimate.source === "zero") return "too few, so 0";
+  return estimate.source === "exact" ? "exact match" : `average of ${estimate.neighbours.length}`;
 }
 
 function verdict(step, run) {

@@ -68,7 +68,7 @@ class MemoryMap {
     this.words =
       values.length === 0
         ? `No memories of ${name} to draw.`
-        : estimate.exact
+        : estimate.source === "exact"
           ? `This state is in the memory: ${name} is worth ${number(estimate.value)}.`
           : `${count(values.length, "memory", "memories")} of ${name}, worth ${range(values)}.`;
     say(this.says, this.words);

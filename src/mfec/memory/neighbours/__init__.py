@@ -45,8 +45,11 @@ class NeighbourIndex(Protocol):
     def search(self, states: Any, wanted: NDArray[np.bool_], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Slots, int64 (n, n_actions, k), -1 where there are none, and squared distances of the nearest entries."""
 
-    def asked(self, states: Any) -> None:
-        """States, float32 (n, dim), were looked up by a learning agent: an index may set itself by them."""
+    def asked(self, states: Any, *, learning: bool = True) -> None:
+        """States, float32 (n, dim), are about to be looked up: an index may set itself by those of a learning agent.
+
+        Other look-ups must leave no trace on what a checkpoint keeps, nor on what learning look-ups find.
+        """
 
     def settings(self) -> dict[str, Any]:
         """Everything that a checkpoint must keep and that is not an array."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.compiling import njit
 from mfec.memory.neighbours.codes import BLOCK, PART, copy_half_code, empty_half_blocks, parts_of
 
 
@@ -66,7 +66,7 @@ class CellRows:
         self._unused = np.array([-1, 0], np.int64)  # a chain of blocks given back; blocks handed out so far
 
 
-@numba.njit(cache=True)
+@njit()
 def _lay_out(actions, slots, cell_of, rows):
     _, _, owners, following, cell, first_block, starts, where, unused = rows
     n_cells, n_actions = starts.shape[0], starts.shape[1] - 1
@@ -92,7 +92,7 @@ def _lay_out(actions, slots, cell_of, rows):
         where[action, slots[i]] = row + 1
 
 
-@numba.njit(cache=True)
+@njit()
 def chain_of(cell, first_block, following, chain):
     """The blocks of a cell, into `chain`."""
     n = 0
@@ -104,7 +104,7 @@ def chain_of(cell, first_block, following, chain):
     return n
 
 
-@numba.njit(cache=True)
+@njit()
 def _move(rows, chain, action, source, target):
     """Move a row of an action from one place in the cell to another."""
     codes, norms, owners, _, _, _, _, where, _ = rows
@@ -115,7 +115,7 @@ def _move(rows, chain, action, source, target):
     where[action, owners[new]] = new + 1
 
 
-@numba.njit(cache=True)
+@njit()
 def add_row(rows, cell, action, slot):
     """Make room for an entry in a cell; the number of its row, whose codes and norm are for the caller to fill in."""
     _, _, owners, following, cell_of_block, first_block, starts, where, unused = rows
@@ -150,7 +150,7 @@ def add_row(rows, cell, action, slot):
     return row
 
 
-@numba.njit(cache=True)
+@njit()
 def drop_row(rows, action, slot):
     """Take an entry's row out of its cell, if it has one."""
     _, _, _, following, cell_of_block, first_block, starts, where, unused = rows

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mfec.compiling import njit
 from mfec.memory.neighbours.cell_rows import add_row, chain_of, drop_row
 from mfec.memory.neighbours.codes import (
     BLOCK,
@@ -32,7 +32,7 @@ NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate th
 FARTHEST = 2**31 - 1  # squared distance that a candidate has room for
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, lane_step, kept):
     """Read the cells of every `lane_step`-th lane from `lane` on, and enter what is nearest into `kept`.
 
@@ -56,7 +56,7 @@ def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, la
         lane += lane_step
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def search_rows(
     states, entry_ids, sizes, low, scale, steps, cells, rows,
     queries, wanted, row, row_step, reads, n_candidates, small, slots, squared,
@@ -72,7 +72,7 @@ def search_rows(
         row += row_step
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rank_candidates(states, entry_ids, sizes, query, wanted, kept, small, slots, squared):
     """The nearest of the candidates of each wanted action by true distance.
 
@@ -91,7 +91,7 @@ def rank_candidates(states, entry_ids, sizes, query, wanted, kept, small, slots,
             scan(states[action, :size], entry_ids[action], query, slots[action], squared[action])
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def merge_candidates(kept):
     """Enter the candidates of all threads, (threads, n_actions, n), into the first one's lists."""
     for thread in range(1, len(kept)):
@@ -100,7 +100,7 @@ def merge_candidates(kept):
                 _enter(kept[0, action], number)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _nearest_cells(cells, order, query, norm, reads):
     """A lane's share of the nearest cells, nearly in order, from as many of its regions as are worth looking at."""
     _, _, centres, norms, first, _ = cells
@@ -130,7 +130,7 @@ def _nearest_cells(cells, order, query, norm, reads):
     return chosen
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _order_nearly(distances, order):
     """Positions of the smallest distances, in order up to a thousandth of their range."""
     smallest, largest = distances[0], distances[0]
@@ -153,7 +153,7 @@ def _order_nearly(distances, order):
             order[place] = i
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _read_cells(centre_codes, rows, chosen, mine, code, steps, kept):
     """Enter the entries of smallest coded distance in the chosen cells into `kept`, for each action that is `mine`.
 
@@ -203,7 +203,7 @@ def _read_cells(centre_codes, rows, chosen, mine, code, steps, kept):
                     loosest = _loosest(kept, mine)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _loosest(kept, mine):
     """The distance beyond which nothing is of use to any action."""
     loosest = np.int64(-1)
@@ -213,7 +213,7 @@ def _loosest(kept, mine):
     return loosest
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _enter(kept, number):
     """Enter a number into an ordered list in place of its largest, unless it is larger still."""
     at = len(kept) - 1
@@ -225,7 +225,7 @@ def _enter(kept, number):
     kept[at] = number
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _rank(states, entry_ids, query, candidates, slots, squared):
     """The nearest of an action's candidates by true distance, nearest first, older first among equals."""
     for candidate in candidates:
@@ -241,7 +241,7 @@ def _rank(states, entry_ids, query, candidates, slots, squared):
         enter(squared_distance(states[slot], query), slot, entry_ids, slots, squared)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _cell_for(cells, query, norm, distances):
     """The cell that an entry belongs to: the nearest one in the nearest regions."""
     regions, region_norms, centres, norms, first, _ = cells
@@ -261,7 +261,7 @@ def _cell_for(cells, query, norm, distances):
     return cell, nearest
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def assign_entries(states, actions, slots, low, scale, cells, cell_of):
     """The cell of each of these entries, into `cell_of`."""
     width = cells[0].shape[1] * PART
@@ -273,7 +273,7 @@ def assign_entries(states, actions, slots, low, scale, cells, cell_of):
         cell_of[i], _ = _cell_for(cells, query, norm, distances)
 
 
-@numba.njit(cache=True)
+@njit()
 def codes_of(states, actions, slots, low, scale):
     """Codes, uint8 (n, width), of these entries."""
     codes = np.zeros((len(actions), (states.shape[2] + PART - 1) // PART * PART), np.uint8)
@@ -282,7 +282,7 @@ def codes_of(states, actions, slots, low, scale):
     return codes
 
 
-@numba.njit(cache=True)
+@njit()
 def mean_spreads(states, actions, slots, low, scale, cells, cell_of):
     """Mean squared difference, in codes, between a number of an entry and of the centre of its cell, for each cell."""
     centre_codes = cells[5]
@@ -297,7 +297,7 @@ def mean_spreads(states, actions, slots, low, scale, cells, cell_of):
     return sums / np.maximum(counts, 1)
 
 
-@numba.njit(cache=True)
+@njit()
 def encode_laid_out(states, actions, slots, low, scale, steps, cells, cell_of, rows):
     """Fill in the codes of entries that have been given rows."""
     codes, norms, where = rows[0], rows[1], rows[7]
@@ -307,7 +307,7 @@ def encode_laid_out(states, actions, slots, low, scale, steps, cells, cell_of, r
         put_half_code(codes, norms, where[actions[i], slots[i]] - 1, code, cells[5][cell_of[i]], steps[cell_of[i]])
 
 
-@numba.njit(cache=True)
+@njit()
 def put_entries(states, actions, slots, low, scale, steps, cells, rows):
     """Put entries into their cells, new ones and replaced ones alike; how many of them no cell was made for."""
     misfits = 0

@@ -127,9 +127,10 @@ class CellIndex:
         """
         return self._search(states, wanted, k, self._reads, self._spare)
 
-    def asked(self, states: NDArray[np.float32]) -> None:
-        """States were looked up: the next cells are tried on some of them."""
-        self._queries.add(states)
+    def asked(self, states: NDArray[np.float32], *, learning: bool = True) -> None:
+        """States are looked up: the next cells are tried on some of those that an agent learned by."""
+        if learning:
+            self._queries.add(states)
 
     def _search(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int, reads: int, spare: int, small: int = SMALL

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.compiling import njit
 from mfec.memory.neighbours.codes import BLOCK, empty_blocks, measure_rows, put_code, shift_query
 from mfec.threads import n_threads, on_all_cores
 
@@ -88,13 +88,13 @@ def _in_blocks(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.
     return blocks, norms
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _put_codes(blocks, norms, codes):
     for row in range(len(codes)):
         put_code(blocks, norms, row, codes[row])
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _assign(codes, blocks, norms, n_centres, nearest):
     query = np.empty(codes.shape[1], np.int8)
     distances = np.empty(len(norms), np.int32)
@@ -104,7 +104,7 @@ def _assign(codes, blocks, norms, n_centres, nearest):
         nearest[i] = np.argmin(distances[:n_centres])
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _lloyd(codes, centres, blocks, norms):
     """Rounds of k-means; centres that win nothing are left out at the end."""
     nearest = np.empty(len(codes), np.int64)

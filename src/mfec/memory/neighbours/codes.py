@@ -12,6 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.compiling import njit
 from mfec.memory.neighbours.instructions import prefetch, subtract_dots_of_halves, subtract_twice_dots
 
 BLOCK = 16  # rows
@@ -52,14 +53,14 @@ def fit_code_book(sample: NDArray[np.float32], outside: float) -> tuple[NDArray[
     return low, float((high - low).max()) / LEVELS or 1.0
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def encode(state, low, scale, code):
     """Code a state into `code`, uint8 (parts * 64,)."""
     for j in range(len(state)):
         code[j] = int(min(max((state[j] - low[j]) / scale + 0.5, 0.0), float(LEVELS)))
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def put_code(blocks, norms, row, code):
     """Write a code into a row of blocks, and what its distances start from into `norms`."""
     norm = np.int32(0)
@@ -70,7 +71,7 @@ def put_code(blocks, norms, row, code):
     norms[row] = norm
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def shift_query(code, query):
     """The query of a code, int8 (parts * 64,), for `measure_block`; what its distances start from."""
     norm = np.int32(0)
@@ -90,7 +91,7 @@ def measure_block(blocks, norms, block, query, query_norm, distances, at):
         subtract_twice_dots(out, np.int32(0), address + part * PART_BYTES, query.ctypes.data + part * PART, out)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def squared_distance(state, query):
     """Squared distance of two states, summed in 64 bits."""
     total = 0.0
@@ -100,7 +101,7 @@ def squared_distance(state, query):
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def measure_rows(blocks, norms, begin, end, query, query_norm, distances):
     """Squared distances to rows begin..end, whole blocks of them; the place of row `begin` in `distances`."""
     first = begin // BLOCK
@@ -122,7 +123,7 @@ def empty_half_blocks(n: int, dim: int) -> NDArray[np.uint8]:
     return np.zeros((n, parts_of(dim), HALF_LINES, BLOCK, GROUP), np.uint8)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def put_half_code(blocks, norms, row, code, centre, step):
     """Write the half code of a code in the cell with this centre into a row of half blocks, and its squared norm."""
     norm = np.int32(0)
@@ -138,7 +139,7 @@ def put_half_code(blocks, norms, row, code, centre, step):
     norms[row] = norm
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def copy_half_code(blocks, norms, source, target):
     """Copy a row of half blocks over another one."""
     for part in range(blocks.shape[1]):
@@ -149,7 +150,7 @@ def copy_half_code(blocks, norms, source, target):
     norms[target] = norms[source]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def half_query(code, centre, step, query):
     """The query of a code, int8 (parts * 64,), for the rows of the cell with this centre; what distances start from.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.compiling import njit
 from mfec.device import Channel, DeviceEncoder, Seen
 from mfec.memory.neighbours.stateless import StatelessIndex
 
@@ -77,7 +77,7 @@ class CudaIndex(StatelessIndex):
         """Nothing: `store` has told everything."""
 
 
-@numba.njit(cache=True)
+@njit()
 def _put_in_order(slots, squared, unsure, entry_ids):
     """Put equally near neighbours in the order of their age; return where it must be found out who they are."""
     n, n_actions, one_more = slots.shape

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.compiling import njit
 from mfec.config import AgentConfig
 from mfec.memory.neighbours.codes import (
     BLOCK,
@@ -118,7 +118,7 @@ class ExactIndex(StatelessIndex):
         _encode(self._states, actions, slots, self._low, self._scale, self._codes, self._norms)
 
 
-@numba.njit(cache=True)
+@njit()
 def _encode(states, actions, slots, low, scale, codes, norms):
     code = np.zeros(codes.shape[2] * PART, np.uint8)
     for row in range(len(actions)):
@@ -127,7 +127,7 @@ def _encode(states, actions, slots, low, scale, codes, norms):
         put_code(codes[action], norms[action], slot, code)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _search_pairs(
     states, entry_ids, sizes, codes, norms, low, scale, queries, wanted, shares, share, k, slots, squared
 ):  # fmt: skip
@@ -140,7 +140,7 @@ def _search_pairs(
                 )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slots, squared):
     dim = states.shape[1]
     code = np.zeros(codes.shape[1] * PART, np.uint8)
@@ -189,7 +189,7 @@ def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slo
                 enter(squared_distance(states[i], query), i, entry_ids, slots, squared)
 
 
-@numba.njit(cache=True)
+@njit()
 def _run_minima(coded, size):
     """The smallest of each run of distances; `coded` is filled up to whole runs."""
     minima = np.empty(len(coded) // RUN, np.int32)

@@ -27,6 +27,11 @@ class RecentQueries:
         """float32 (n, dim), n at most `KEPT`."""
         return self.kept[: min(KEPT, -(-self.seen // EVERY))]
 
+    @property
+    def full(self) -> bool:
+        """Whether there are as many as are kept."""
+        return len(self.states) == KEPT
+
     def restore(self, kept: NDArray[np.float32], seen: int) -> None:
         """Go on with the look-ups that were kept."""
         if kept.shape != self.kept.shape or kept.dtype != self.kept.dtype or seen < 0:

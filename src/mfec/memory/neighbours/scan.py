@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mfec.compiling import njit
 from mfec.memory.neighbours.codes import squared_distance
 
 TINY = 1e-30
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def scan(states, entry_ids, query, slots, squared):
     """The nearest of all states (n, dim): slots and squared distances, nearest first, older first among equals."""
     for slot in range(len(states)):
@@ -21,7 +21,7 @@ def scan(states, entry_ids, query, slots, squared):
         enter(squared_distance(states[slot], query), slot, entry_ids, slots, squared)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def enter(distance, slot, entry_ids, slots, squared):
     """Enter a slot among the nearest, unless all of them are nearer or, at the same distance, older."""
     at = len(slots)
@@ -39,7 +39,7 @@ def enter(distance, slot, entry_ids, slots, squared):
         squared[at] = distance
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@njit(nogil=True, fastmath={"contract", "reassoc"})
 def _rough_distance(state, query):
     total = np.float32(0.0)
     for j in range(len(query)):

@@ -12,8 +12,8 @@ class StatelessIndex:
 
     approximate = False
 
-    def asked(self, states: Any) -> None:
-        """States were looked up: nothing to learn from that."""
+    def asked(self, states: Any, *, learning: bool = True) -> None:
+        """States are looked up: nothing to learn from that."""
 
     def settings(self) -> dict[str, Any]:
         """Nothing: the entries say everything."""
