@@ -17,7 +17,7 @@ from gymnasium.wrappers import TimeLimit, TransformAction, TransformObservation
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from mfec.agent import MFEC
+from mfec.agent import MFEC, BadEnvironmentData
 from mfec.callback import Callback
 from mfec.checkpoint import CheckpointError
 from mfec.config import AgentConfig
@@ -328,6 +328,89 @@ def test_observations_are_known_again_whatever_type_the_environment_gives_them()
     keys = array_keys(np.asarray(observation, np.float32)[None])
     estimates = agent.memory.estimate(np.asarray(observation, np.float32)[None], keys, mark_used=False)
     assert estimates.exact[0, action]
+
+
+@pytest.mark.parametrize("mode", [None, AutoresetMode.DISABLED, AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_what_was_learned_is_known_again_where_a_wrapper_changed_the_type(mode):
+    """`o / 255` is float64 in a space of float32: learning, `predict` and `explain` must see the same states."""
+
+    def make():
+        space = spaces.Box(0, 1, (2,), np.float32)
+        return Recorder(TransformObservation(Walk(), lambda o: np.asarray(o, np.float64) / 255.0, space))
+
+    recorder = make()
+    env = recorder if mode is None else SyncVectorEnv([lambda: recorder], autoreset_mode=mode)
+    agent = MFEC(env, k=1, capacity=500, seed=0).learn(60)
+    for observation, action, *_ in recorder.games[0]:
+        assert agent.explain(observation).exact[action]
+
+
+def test_observations_that_do_not_fit_are_refused_and_not_cut_to_zeros():
+    halves = TransformObservation(Pictures(), lambda o: o / 255.0, Pictures.observation_space)
+    with pytest.raises(BadEnvironmentData, match="an observation of float64, where the space has uint8"):
+        MFEC(halves, capacity=100, seed=0).learn(50)
+    agent = MFEC(Pictures(), capacity=100, seed=0).learn(50)
+    for ask in (agent.predict, agent.explain):
+        with pytest.raises(ValueError, match="an observation of float64, where the space has uint8"):
+            ask(np.full((20, 30, 3), 0.5))
+    for ask in (MFEC(Shifted(), seed=0).predict, MFEC(Shifted(), seed=0).explain):
+        with pytest.raises(ValueError, match="not in Discrete"):
+            ask(4)
+
+
+class Told(Walk):
+    """Tells of its lives in the steps of `when` alone, 0 being the reset."""
+
+    def __init__(self, when: range, **settings) -> None:
+        super().__init__(**settings)
+        self.when = when
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return observation, info if 0 in self.when else {}
+
+    def step(self, action):
+        *outcome, info = super().step(action)
+        return *outcome, info if self.t in self.when else {}
+
+
+def test_lives_that_are_told_after_the_start_are_not_lost_in_it():
+    """An episode that begins with no lives known: the first step that tells of some does not end it."""
+    env = Recorder(Told(range(2, 100), lives=2, length=4))
+    agent = MFEC(env, k=2, capacity=500, seed=0).learn(64)
+    whole = [[(*step[:3], 2 - (i >= 3), step[4]) for i, step in enumerate(game)] for game in env.games]
+    assert entries(agent) == remembered(whole, 1.0, lives=True)
+
+
+def test_an_environment_that_tells_of_no_lives_loses_none_beside_one_that_does():
+    """Gymnasium writes 0 for it, and a mask that says so."""
+    recorders = [Recorder(Told(range(100 * own), lives=2, length=4)) for own in (0, 1)]
+    vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=AutoresetMode.DISABLED)
+    agent = MFEC(vector, k=2, capacity=500, seed=0).learn(128)
+    silent, telling = (recorder.games for recorder in recorders)
+    expected = remembered(silent, 1.0)
+    for pair, value in remembered(telling, 1.0, lives=True).items():
+        expected[pair] = max(value, expected.get(pair, -np.inf))
+    assert entries(agent) == expected
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_a_life_lost_in_the_first_step_after_an_automatic_reset_ends_an_episode(mode):
+    recorders = [Recorder(Walk(lives=4, length=1)) for _ in range(2)]
+    vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=mode)
+    agent = MFEC(vector, k=2, capacity=500, seed=0).learn(80)
+    returns = agent.memory.tensors()["values"]
+    assert agent.games > 5
+    assert returns.max() <= 3, "every step is an episode, and no action brings more than 3"
+
+
+def test_resets_are_not_counted_among_the_look_ups():
+    recorders = [Recorder(Walk(length=2)) for _ in range(3)]
+    vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=AutoresetMode.NEXT_STEP)
+    agent = MFEC(vector, k=2, capacity=500, seed=0).learn(60)
+    made = sum(len(recorder.actions) for recorder in recorders)
+    assert (agent.tally.steps, agent.tally.lookups) == (made, 4 * made)
+    assert agent.frames == made
 
 
 # -- A state's identity -----------------------------------------------------------------------------------------------

@@ -163,4 +163,4 @@ def test_nobody_runs_what_was_compiled_of_yesterday_s_sources(checkout):
 def test_all_that_is_kept_on_disk_is_kept_by_all_its_sources():
     """But for functions that use nothing of another module: numba's own rule will do for them."""
     kept = {file.name for file in SOURCE.rglob("*.py") if "njit(cache=True" in file.read_text()}
-    assert kept == {"compiling.py", "random_projection.py"}, "take mfec.compiling.njit instead"
+    assert kept == {"compiling.py"}, "take mfec.compiling.njit instead"

@@ -231,6 +231,29 @@ def test_frames_and_games_are_counted(algorithm):
     assert repr(of).endswith("frames=400)")
 
 
+@pytest.mark.parametrize("algorithm", ALL)
+def test_a_baseline_saved_when_a_game_ends_goes_on_as_if_it_were_not(tmp_path, algorithm):
+    """Games are told of between two rollouts, where everything can be saved; after an exception, the rest of them."""
+    options: dict[str, Any] = {"n_envs": 2} if algorithm == "a2c" else {"n_envs": 2, "replay_start": 50}
+    whole = saved(make(algorithm, "CartPole-v1", 400, **options).learn(400), tmp_path / "whole")
+    games: list[Game] = []
+
+    class Save(Watch):
+        def on_game(self, agent: Learner, game: Game) -> None:
+            games.append(game)
+            if game.episode == 3:
+                agent.save(tmp_path / "best")
+                raise KeyboardInterrupt
+
+    stopped = make(algorithm, "CartPole-v1", 400, **options)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.learn(400, Save(lambda agent: None))
+    again = make(algorithm, "CartPole-v1", 400, **options).restore(tmp_path / "best")
+    assert saved(again.learn(400), tmp_path / "again") == whole
+    assert saved(stopped.learn(400, Save(lambda agent: None)), tmp_path / "on") == whole
+    assert [game.episode for game in games] == list(range(1, stopped.games + 1))
+
+
 def test_a_longer_run_begins_as_a_shorter_one_did(tmp_path):
     options: dict[str, Any] = {"replay_start": 50, "epsilon_steps": 400}
     short = saved(make("dqn", "CartPole-v1", 300, **options).learn(300), tmp_path / "short")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from mfec.envs.spaces import actions_of, describe_spaces, observations_of, spaces_from
+from mfec.envs.spaces import actions_of, describe_spaces, fits, in_space, misfit, observations_of, spaces_from
 
 PLAYABLE = [
     spaces.Box(0, 255, (84, 84), np.uint8),
@@ -20,6 +20,7 @@ PLAYABLE = [
     spaces.Box(0.0, 1.0, (), np.float32),
     spaces.Discrete(16),
     spaces.Discrete(3, start=-1),
+    spaces.Discrete(9, dtype=np.int32),
 ]
 ACTIONS = [spaces.Discrete(2), spaces.Discrete(4, start=1)]
 SUPPORTED = r"supported are Discrete actions, and Box \(images or vectors\) or Discrete observations"
@@ -72,3 +73,41 @@ def test_other_actions_are_refused_with_what_is_supported(actions):
 def test_different_spaces_have_different_descriptions():
     described = [json.dumps(describe_spaces(space, actions)) for space in PLAYABLE for actions in ACTIONS]
     assert len(set(described)) == len(described)
+
+
+# -- Observations that are of their space, and others -----------------------------------------------------------------
+
+VECTOR, PICTURE = spaces.Box(-1, 1, (2,), np.float32), spaces.Box(0, 255, (2,), np.uint8)
+
+
+@pytest.mark.parametrize(("given", "space"), [
+    (np.array([[0.1, 0.2]], np.float64), VECTOR),
+    ([[0, 1]], VECTOR),
+    (np.array([[0, 255]], np.int64), PICTURE),
+    (np.array([[3.0, 4.0]], np.float32), PICTURE),
+    (np.array([[True, False]]), PICTURE),
+    (np.array([2, 0], np.int32), spaces.Discrete(3)),
+    ([-1, 1], spaces.Discrete(3, start=-1)),
+])  # fmt: skip
+def test_observations_become_the_spaces_numbers_where_they_stay_themselves(given, space):
+    taken = in_space(given, space)
+    assert fits(taken, space)
+    assert np.array_equal(taken, np.asarray(given).astype(space.dtype))
+    assert not np.shares_memory(taken, given)
+
+
+@pytest.mark.parametrize(("given", "space", "named"), [
+    (np.array([[0.5, 0.2]]), PICTURE, "an observation of float64, where the space has uint8"),
+    (np.array([[np.nan, 0.2]]), PICTURE, "of float64"),
+    (np.array([[0, 256]]), PICTURE, "of int64"),
+    (np.array([[-1, 3]]), PICTURE, "of int64"),
+    (np.array([[np.inf, 0.2]]), VECTOR, "not finite"),
+    (np.array([[1e39, 0.2]]), VECTOR, "not finite"),
+    ([3], spaces.Discrete(3), "not in Discrete"),
+    ([-1], spaces.Discrete(3), "not in Discrete"),
+    ([1.5], spaces.Discrete(3), "of float64"),
+])  # fmt: skip
+def test_what_would_become_something_else_does_not_fit(given, space, named):
+    taken = in_space(given, space)
+    assert not fits(taken, space)
+    assert named in misfit(taken, space)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from mfec.compiling import njit
 
 # Entries of A are rounded to multiples of 2**-20. A sum of such numbers times bytes then fits the 53 bits of a float64
 # without rounding, in whatever order it is taken: a state is the same for every batch size, thread count and device.
@@ -106,7 +107,7 @@ def _check_discrete(observations: NDArray[Any], n: int) -> None:
         raise ValueError(f"observations must lie in 0..{n - 1}, not {observations.min()}..{observations.max()}")
 
 
-@numba.njit(cache=True)
+@njit()
 def _add_changes(rows, last, weights, sums):
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
@@ -117,7 +118,7 @@ def _add_changes(rows, last, weights, sums):
                 last[i, j] = rows[i, j]
 
 
-@numba.njit(cache=True)
+@njit()
 def _add_product(rows, weights, sums):
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
