@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mfec.canonical_names import canonical_name
+
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 FRAMES_LIMIT_GB = 1.0  # of frames that a run keeps, if it keeps any
 
@@ -264,7 +266,8 @@ def dqn_defaults(algorithm: AlgorithmName) -> DQNConfig:
 class RunConfig:
     """Everything that makes a run; the run directory keeps it in `config.toml`.
 
-    `agent` is for MFEC, `dqn` for both kinds of DQN, `a2c` for A2C; all of them run on `agent.device`.
+    `agent` is for MFEC, `dqn` for both kinds of DQN, `a2c` for A2C; all of them run on `agent.device`. `env` is kept as
+    `canonical_name` has it.
     """
 
     env: str
@@ -278,6 +281,7 @@ class RunConfig:
     a2c: A2CConfig = field(default_factory=A2CConfig)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "env", canonical_name(self.env))
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"unknown algorithm {self.algorithm!r}; there are {', '.join(ALGORITHMS)}")
         if self.total_frames < 1:

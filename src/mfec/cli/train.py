@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from mfec.canonical_names import canonical_name
 from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume
 from mfec.cli.vae import draw_vae
 from mfec.command_line import Options, as_arguments, options_of
@@ -91,7 +92,8 @@ def run_train(command: Train, given: Sequence[str]) -> int:
     console = Console()
     if not command.envs:
         raise ValueError("name an environment to train on; `mfec envs` lists them")
-    out = command.out or Path("runs") / "-".join(folder_of(env) for env in dict.fromkeys(command.envs))
+    command = replace(command, envs=tuple(dict.fromkeys(map(canonical_name, command.envs))))
+    out = command.out or Path("runs") / "-".join(map(folder_of, command.envs))
     runs = _runs({env: _with_defaults(command, env, given) for env in command.envs}, out)
     if len(runs) > 1 or command.seeds:
         return _train_several(command, runs, out, console)
