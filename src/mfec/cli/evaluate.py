@@ -40,7 +40,7 @@ class Plot:
     """Draw learning curves: mean and standard error over seeds against frames."""
 
     directories: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
-    """Run directories, or directories with runs below them."""
+    """Run directories, or directories with runs below them; a seed must not be there twice with the same settings."""
     out: Path = Path("curve.png")
     """The picture: .png, .pdf or .svg."""
 

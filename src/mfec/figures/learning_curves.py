@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.config import RunConfig, VAEConfig
-from mfec.figures.lines import count, settings_of
+from mfec.figures.lines import count, curve_settings, refuse_repeated_seeds
 from mfec.figures.pictures import check_kind, new_figure, save_figure
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -31,7 +31,8 @@ class Curve:
 
 
 def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
-    """Curves of these runs, those that differ in nothing but the seed taken together.
+    """Curves of these runs, those that differ in nothing but the seed taken together; a seed that is there twice is an
+    error.
 
     A run whose VAE was trained before it began is displaced by the frames of that training, as in the paper; one that
     trained its own has counted them.
@@ -39,10 +40,11 @@ def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
     groups: dict[str, list[RunDirectory]] = {}
     settings = {}
     for run in runs:
-        config = settings_of(run.read_config())
-        own = {name: value for name, value in config.items() if name not in ("seed", "total_frames")}
+        own = curve_settings(run.read_config())
         groups.setdefault(repr(own), []).append(run)
         settings[repr(own)] = own
+    for group in groups.values():
+        refuse_repeated_seeds(group)
     names = _labels(list(settings.values()))
     return [curve_of(label, group) for label, group in zip(names, groups.values(), strict=True)]
 
