@@ -12,7 +12,8 @@ import pytest
 
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
-from mfec.figures.learning_curves import draw_learning_curves, learning_curves
+from mfec.figures.learning_curves import draw_learning_curves, draw_spread, learning_curves
+from mfec.figures.pictures import new_figure
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 CONFIG = RunConfig("FrozenLake-v1", 50_000, 0, AgentConfig(embedding="identity"))
@@ -136,6 +137,19 @@ def test_seeds_from_a_cpu_and_a_gpu_are_one_curve(tmp_path):
     ]
     [curve] = learning_curves(runs)
     assert (curve.label, curve.seeds) == ("FrozenLake-v1", 2)
+
+
+@pytest.mark.parametrize(("seeds", "lines", "bands"), [(1, 1, 0), (2, 3, 0), (3, 1, 1)])
+def test_fewer_than_three_seeds_are_drawn_each(tmp_path, seeds, lines, bands):
+    """The standard error of two is but half of what lies between them."""
+    runs = [write_run(tmp_path / str(i), random_games(i), replace(CONFIG, seed=i)) for i in range(seeds)]
+    [curve] = learning_curves(runs)
+    axes = new_figure(4.0, 3.0).add_subplot()
+    axes.plot(curve.frames, curve.mean)
+    draw_spread(axes, curve, "C0")
+    assert (len(axes.lines), len(axes.collections)) == (lines, bands)
+    for line, games in zip(axes.lines[1:], range(seeds), strict=False):
+        assert line.get_ydata()[-1] == pytest.approx(reference(random_games(games), curve.frames[-1]))
 
 
 def test_curves_of_several_environments_are_told_apart_by_name(tmp_path):

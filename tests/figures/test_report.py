@@ -277,7 +277,7 @@ def test_a_seed_tells_how_far_it_came_and_the_command_that_made_it(tmp_path):
         ["2", "6,000", "3", "6.0", "10.0", package.__version__, str(tmp_path / "seed 2")],
         ["10", "6,000 of 30,000", "3", "6.0", "10.0", package.__version__, str(tmp_path / "seed 10")],
     ]
-    assert page.texts["span"].count("2 seeds, last 100 games: 6.0 ± 0.0") == 1
+    assert page.texts["span"].count("2 seeds, last 100 games: 6.0 ± 0.0 (standard error)") == 1
 
 
 def test_tables_have_every_number_of_the_table(tmp_path):

@@ -37,7 +37,8 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw learning curves: mean and standard error over seeds against frames."""
+    """Draw learning curves: mean and standard error over seeds against frames; of fewer than three seeds, each one
+    instead of the error."""
 
     directories: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
     """Run directories, or directories with runs below them; a seed must not be there twice with the same settings."""
