@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from mfec.figures.lines import refuse_repeated_seeds
 from mfec.run_directory import RunDirectory, find_runs
 from mfec.statistics import mean, standard_error
 
@@ -27,6 +28,7 @@ def main() -> None:
     for column in ("runs", "frames", "of each seed", "mean", "standard error", "exact, chosen", "exact, all"):
         table.add_column(column, justify="left" if column == "runs" else "right")
     for directory, runs in groups.items():
+        refuse_repeated_seeds(runs)
         scores = [mean(run.episodes()["return"][-GAMES:]) for run in runs]
         chosen = [mean(run.progress()["exact_match_rate_chosen"][-ROWS:]) for run in runs]
         every = [mean(run.progress()["exact_match_rate"][-ROWS:]) for run in runs]

@@ -112,17 +112,17 @@ def test_resampling_within_tasks_leaves_out_how_much_tasks_differ():
 
 
 @pytest.mark.parametrize("statistic", [mean, interquartile_mean, max])
-@pytest.mark.parametrize("confidence", [0.55, 0.81, 0.9])
+@pytest.mark.parametrize("confidence", [0.56, 0.81, 0.9])
 def test_many_resamples_come_to_what_all_of_them_are(statistic, confidence):
-    """All 27 x 4 equally likely resamples of three and two seeds, written out."""
-    scores = {"a": [1.0, 5.0, 21.0], "b": [2.0, 13.0]}
+    """All 27 x 27 equally likely resamples of three seeds and three, written out."""
+    scores = {"a": [1.0, 5.0, 21.0], "b": [2.0, 13.0, 17.0]}
     every = [
         statistic([*first, *second])
         for first in itertools.product(scores["a"], repeat=3)
-        for second in itertools.product(scores["b"], repeat=2)
+        for second in itertools.product(scores["b"], repeat=3)
     ]
-    assert len(every) == 108
-    # Neither level is a multiple of 1/108, so each lies within a step of the distribution.
+    assert len(every) == 729
+    # Neither level is a multiple of 1/729, so each lies within a step of the distribution.
     levels = [(1 - confidence) / 2, (1 + confidence) / 2]
     expected = np.quantile(every, levels, method="inverted_cdf").tolist()
     interval = stratified_bootstrap(scores, statistic, resamples=60_000, confidence=confidence)
@@ -164,9 +164,10 @@ def test_the_interval_is_scipys():
 
 
 @pytest.mark.parametrize("scores", [
-    {}, {"a": []}, {"a": [1.0]}, {"a": [1.0, 2.0], "b": [3.0]}, {"a": [1.0, 2.0], "b": []}, {"a": [1.0, math.nan]},
+    {}, {"a": []}, {"a": [1.0]}, {"a": [1.0, 2.0]}, {"a": [1.0, 2.0, 4.0], "b": [3.0, 5.0]},
+    {"a": [1.0, 2.0, 4.0], "b": []}, {"a": [1.0, 2.0, math.nan]},
 ])  # fmt: skip
-def test_without_two_numbers_in_every_task_there_is_no_interval(scores):
+def test_without_three_numbers_in_every_task_there_is_no_interval(scores):
     interval = stratified_bootstrap(scores, mean)
     assert isinstance(interval, Interval)
     assert math.isnan(interval.low)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mfec.envs.labyrinth import LEVELS
-from mfec.figures.learning_curves import GAMES, learning_curves, trailing_mean
+from mfec.figures.learning_curves import GAMES, draw_spread, learning_curves, trailing_mean
 from mfec.figures.pictures import new_figure, save_figure
 from mfec.run_directory import RunDirectory, find_runs
 from mfec.statistics import mean, standard_error
@@ -45,8 +45,7 @@ def main() -> None:
             colour = f"C{list(NAMES).index(embedding) + len(NAMES) * (n_envs > 1)}"
             (line,) = axes.plot(curve.frames / 1e6, curve.mean, color=colour)
             named[f"{NAMES[embedding]}, {n_envs} environment{'s' * (n_envs > 1)}"] = line
-            low, high = curve.mean - curve.standard_error, curve.mean + curve.standard_error
-            axes.fill_between(curve.frames / 1e6, low, high, color=colour, alpha=0.25, linewidth=0)
+            draw_spread(axes, curve, colour)
         for player, style in (("expert", "--"), ("random", ":")):
             named[player] = axes.axhline(bounds[level, player], linestyle=style, color="0.4", linewidth=1.2)
         axes.set_title(level.removeprefix("labyrinth_").replace("_t_", " T-").replace("_", " "))

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from mfec.config import VAEConfig
 from mfec.figures.learning_curves import trailing_mean
+from mfec.figures.lines import refuse_repeated_seeds
 from mfec.run_directory import RunDirectory, find_runs
 from mfec.statistics import mean, standard_error
 
@@ -31,6 +32,7 @@ def main() -> None:
         table.add_column(column, justify="left" if column in ("game", "embedding") else "right")
     for game, own in runs.items():
         for embedding, before in (("random_projection", 0), ("vae", VAEConfig.frames)):
+            refuse_repeated_seeds(own.get(embedding, []))
             for learning in (LEARNING // 2, LEARNING, 2 * LEARNING):
                 scores, exact = [], []
                 for run in own.get(embedding, []):

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from mfec.canonical_names import canonical_name
+
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 # What `truncated="auto"` is beyond Atari and the Labyrinth. Greedy play after 100,000 steps, mean of three seeds: in
 # Taxi -57 with it, -985 with "write", -224 with "skip"; in Acrobot -214, -358, -404; in CartPole no clear difference.
@@ -304,7 +306,8 @@ def dqn_defaults(algorithm: AlgorithmName) -> DQNConfig:
 class RunConfig:
     """Everything that makes a run; the run directory keeps it in `config.toml`.
 
-    `agent` is for MFEC, `dqn` for both kinds of DQN, `a2c` for A2C; all of them run on `agent.device`.
+    `agent` is for MFEC, `dqn` for both kinds of DQN, `a2c` for A2C; all of them run on `agent.device`. `env` is kept as
+    `canonical_name` has it.
     """
 
     env: str
@@ -319,6 +322,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         _check_types(self)
+        object.__setattr__(self, "env", canonical_name(self.env))
         if self.total_frames < 1:
             raise ValueError(f"total_frames must be at least 1, not {self.total_frames}")
         if self.trains_vae and self.total_frames <= self.vae.frames:

@@ -8,6 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+# Of two seeds, a bootstrap "95% interval" is no more than the way from one to the other, which holds the median of all
+# seeds every other time.
+FEWEST_SEEDS = 3
+"""Seeds of a task from which an interval is given and a standard error is drawn; fewer are shown each."""
+
 Statistic = Callable[[Sequence[float]], float]
 
 
@@ -58,14 +63,14 @@ def stratified_bootstrap(
 
     Each task keeps its number of seeds, which are drawn with replacement among its own. A task with more seeds counts
     for more, as it does in the statistic itself. There is no interval (NaN) where nothing is given, where a score is
-    NaN, and where a task has a single seed: as often as it is drawn, it says nothing of how much another would differ.
+    NaN, and where a task has fewer than `FEWEST_SEEDS`: too few to say how much another would differ.
     """
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, not {resamples}")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     tasks = [np.asarray(own, np.float64) for own in scores.values()]
-    if not tasks or any(len(own) < 2 or np.isnan(own).any() for own in tasks):
+    if not tasks or any(len(own) < FEWEST_SEEDS or np.isnan(own).any() for own in tasks):
         return Interval(math.nan, math.nan)
     rng = np.random.default_rng(seed)
     drawn = np.concatenate([own[rng.integers(len(own), size=(resamples, len(own)))] for own in tasks], axis=1)

@@ -12,7 +12,8 @@ import pytest
 
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
-from mfec.figures.learning_curves import draw_learning_curves, learning_curves
+from mfec.figures.learning_curves import draw_learning_curves, draw_spread, learning_curves
+from mfec.figures.pictures import new_figure
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 CONFIG = RunConfig("FrozenLake-v1", 50_000, 0, AgentConfig(embedding="identity"))
@@ -92,6 +93,63 @@ def test_runs_that_differ_in_the_seed_alone_are_one_curve(tmp_path):
     assert (second.label, second.seeds) == ("FrozenLake-v1, k 5, epsilon 0.1", 1)
     assert (first.mean[0], first.mean[-1]) == (2.0, 2.5)
     assert (second.mean[0], second.mean[-1]) == (10.0, 15.0)
+
+
+EXACT = replace(CONFIG, agent=replace(CONFIG.agent, index="exact"))
+ON_GPU = replace(CONFIG, agent=replace(CONFIG.agent, index="auto", device="cuda"))  # where the search is exact, too
+
+
+@pytest.mark.parametrize("other", [EXACT, replace(EXACT, total_frames=70_000), ON_GPU])
+def test_a_seed_that_is_there_twice_is_refused(tmp_path, capsys, other):
+    """Else it would be drawn as two seeds without any error."""
+    for name, config in {"a": EXACT, "b": replace(EXACT, seed=1), "c": other}.items():
+        write_run(tmp_path / name, [(100, 1.0), (900, 2.0)], config)
+    out = tmp_path / "curve.png"
+    assert main(["plot", str(tmp_path), "--out", str(out)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"mfec: {tmp_path / 'a'} and {tmp_path / 'c'} are both seed 0 of ")
+    assert "name only one of them" in said
+    assert not out.exists()
+
+
+def test_a_seed_that_lies_there_already_does_not_make_a_training_fail(tmp_path, capsys):
+    train = ["train", "FrozenLake-v1", "--total-frames", "200", "--capacity", "50", "--no-video", "--out"]
+    assert main([*train, str(tmp_path / "runs" / "seed-0")]) == 0
+    assert main([*train, str(tmp_path / "runs")]) == 0  # its own curve is of its own games
+    assert (tmp_path / "runs" / "curve.png").exists()
+    capsys.readouterr()
+    assert main([*train, str(tmp_path / "runs"), "--seeds", "0", "--resume"]) == 0
+    assert "no learning curve: " in capsys.readouterr().out
+
+
+def test_a_seed_with_other_settings_is_another_curve(tmp_path):
+    cells = replace(EXACT, agent=replace(EXACT.agent, index="cells"))
+    runs = [write_run(tmp_path / str(i), [(100, 1.0)], config) for i, config in enumerate([EXACT, cells])]
+    assert [(curve.label, curve.seeds) for curve in learning_curves(runs)] == [
+        ("FrozenLake-v1, index exact", 1),
+        ("FrozenLake-v1, index cells", 1),
+    ]
+
+
+def test_seeds_from_a_cpu_and_a_gpu_are_one_curve(tmp_path):
+    runs = [
+        write_run(tmp_path / str(i), [(100, 1.0)], config) for i, config in enumerate([EXACT, replace(ON_GPU, seed=1)])
+    ]
+    [curve] = learning_curves(runs)
+    assert (curve.label, curve.seeds) == ("FrozenLake-v1", 2)
+
+
+@pytest.mark.parametrize(("seeds", "lines", "bands"), [(1, 1, 0), (2, 3, 0), (3, 1, 1)])
+def test_fewer_than_three_seeds_are_drawn_each(tmp_path, seeds, lines, bands):
+    """The standard error of two is but half of what lies between them."""
+    runs = [write_run(tmp_path / str(i), random_games(i), replace(CONFIG, seed=i)) for i in range(seeds)]
+    [curve] = learning_curves(runs)
+    axes = new_figure(4.0, 3.0).add_subplot()
+    axes.plot(curve.frames, curve.mean)
+    draw_spread(axes, curve, "C0")
+    assert (len(axes.lines), len(axes.collections)) == (lines, bands)
+    for line, games in zip(axes.lines[1:], range(seeds), strict=False):
+        assert line.get_ydata()[-1] == pytest.approx(reference(random_games(games), curve.frames[-1]))
 
 
 def test_curves_of_several_environments_are_told_apart_by_name(tmp_path):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mfec.cli import main
 from mfec.config import DQNConfig, EnvConfig, RunConfig
-from mfec.figures.lines import FigureError, kind_of, label_of, settings_of, sort_runs, title_of
+from mfec.figures.lines import FigureError, curve_settings, kind_of, label_of, settings_of, sort_runs, title_of
 from mfec.run_directory import RunDirectory
 
 from .run_files import baseline, mfec, vae, write_run
@@ -111,6 +112,40 @@ def test_a_seed_counts_once(tmp_path):
         f"{tmp_path / '0'} and {tmp_path / '2'} are both seed 1 of MFEC, random projections on qbert; "
         "name only one of them"
     )
+
+
+@pytest.mark.parametrize("command", [
+    ["plot"], ["figure", "figure1"], ["figure", "figure2", "--embedding", "random_projection"],
+    ["figure", "match_rates"], ["figure", "table"],
+])  # fmt: skip
+def test_every_command_refuses_a_seed_that_is_there_twice(tmp_path, capsys, command):
+    write(tmp_path, mfec(), replace(mfec(), total_frames=5_000_000))
+    assert main([*command, str(tmp_path), *(["--out", str(tmp_path / "out.png")])]) == 1
+    assert capsys.readouterr().err == (
+        f"mfec: {tmp_path / '0'} and {tmp_path / '1'} are both seed 0 of MFEC, random projections on qbert; "
+        "name only one of them\n"
+    )
+
+
+def test_a_game_has_one_line_however_it_was_spelled(tmp_path):
+    runs = write(tmp_path, mfec("ms_pacman"), mfec("ms_pacman", seed=1))
+    config = runs[1].config_file
+    config.write_text(config.read_text().replace('env = "ms_pacman"', 'env = "mspacman"'))  # as it was once stored
+    [line] = sort_runs(runs)
+    assert (line.env, line.title, len(line.runs)) == ("ms_pacman", "Ms. Pac-Man", 2)
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    (mfec(index="exact"), mfec(device="cuda", index="cuda")), (mfec(index="exact"), mfec(device="cuda", index="auto")),
+    (mfec(index="cells"), mfec(index="graph")), (mfec(), replace(mfec(seed=5), total_frames=7)),
+])  # fmt: skip
+def test_what_does_not_change_a_run_makes_no_other_curve(one, other):
+    assert curve_settings(one) == curve_settings(other)
+
+
+@pytest.mark.parametrize("other", [mfec(index="cells"), mfec(index="auto"), mfec(k=3), mfec("frostbite")])
+def test_what_changes_a_run_makes_another_curve(other):
+    assert curve_settings(mfec(index="exact")) != curve_settings(other)
 
 
 def test_settings_can_be_kept_apart(tmp_path):

@@ -149,6 +149,14 @@ def test_two_figures_may_share_runs(tmp_path):
     assert "Left out, as another of the same seed and settings has come as far: 2 runs" in page.texts["summary"]
 
 
+def test_a_run_that_played_other_games_is_no_repetition_but_a_seed_twice(tmp_path, capsys):
+    write_run(tmp_path / "a", mfec("qbert"), GAMES)
+    write_run(tmp_path / "b", mfec("qbert"), [*GAMES[:2], (3000, 11.0), (4000, 1.0)])
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 1
+    said = f"mfec: {tmp_path / 'a'} and {tmp_path / 'b'} are both seed 0 of MFEC, random projections on qbert"
+    assert capsys.readouterr().err.startswith(said)
+
+
 @pytest.mark.parametrize("other", [
     mfec("qbert", index="cells"), mfec("qbert", device="cuda"),
     replace(mfec("qbert", seed=1), environment=EnvConfig(n_envs=2)),
@@ -269,7 +277,7 @@ def test_a_seed_tells_how_far_it_came_and_the_command_that_made_it(tmp_path):
         ["2", "6,000", "3", "6.0", "10.0", package.__version__, str(tmp_path / "seed 2")],
         ["10", "6,000 of 30,000", "3", "6.0", "10.0", package.__version__, str(tmp_path / "seed 10")],
     ]
-    assert page.texts["span"].count("2 seeds, last 100 games: 6.0 ± 0.0") == 1
+    assert page.texts["span"].count("2 seeds, last 100 games: 6.0 ± 0.0 (standard error)") == 1
 
 
 def test_tables_have_every_number_of_the_table(tmp_path):

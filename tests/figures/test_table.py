@@ -92,23 +92,37 @@ def test_human_normalised_scores_lie_between_random_play_and_people(tmp_path):
 
 
 def test_the_interquartile_mean_is_over_games_and_seeds(tmp_path):
-    entries = table(write_all(tmp_path))
+    more = [
+        write_run(tmp_path / "h", mfec("qbert", seed=2), *steps(1300.0)),
+        write_run(tmp_path / "i", mfec("frostbite", seed=2), *steps(260.0)),
+    ]
+    entries = table([*write_all(tmp_path), *more])
     ours = "", "mfec", "random_projection"
     scores = {
-        "qbert": [percent(1000.0, QBERT), percent(1100.0, QBERT)],
-        "frostbite": [percent(200.0, FROSTBITE), percent(220.0, FROSTBITE)],
+        "qbert": [percent(1000.0, QBERT), percent(1100.0, QBERT), percent(1300.0, QBERT)],
+        "frostbite": [percent(200.0, FROSTBITE), percent(220.0, FROSTBITE), percent(260.0, FROSTBITE)],
     }
     one = find(entries, "interquartile_mean", *ours, MILLION, "runs")
     every = [score for own in scores.values() for score in own]
-    assert one.value == pytest.approx(statistics.fmean(sorted(every)[1:3]))
+    assert one.value == pytest.approx(statistics.fmean(sorted(every)[1:5]))
     assert (one.low, one.high) == pytest.approx(stratified_bootstrap(scores, interquartile_mean))
     assert one.low < one.value < one.high
-    assert (one.games, one.seeds) == (2, 4)
+    assert (one.games, one.seeds) == (2, 6)
+    two = find(entries, "interquartile_mean", *ours, 2 * MILLION, "runs")
+    assert (two.games, two.seeds) == (2, 4)
+    assert math.isnan(two.low)  # two seeds of a game are too few for an interval
     four = find(entries, "interquartile_mean", *ours, 4 * MILLION, "runs")
     assert (four.value, four.games, four.seeds) == (pytest.approx(percent(3000.0, QBERT)), 1, 1)
-    assert math.isnan(four.low)  # nor an interval of a single seed
     theirs = find(entries, "interquartile_mean", "", "nec", "", 10 * MILLION, PRITZEL)
     assert theirs.value == pytest.approx((percent(7419.2, QBERT) + percent(2747.4, FROSTBITE)) / 2)
+
+
+def test_an_interval_is_read_where_every_game_has_three_seeds(tmp_path):
+    runs = [write_run(tmp_path / str(seed), mfec(seed=seed), *steps(1000.0 + 100 * seed)) for seed in range(3)]
+    rows = [grids_of(table(some))[2].rows[0] for some in (runs[:2], runs)]
+    assert [row[:2] for row in rows] == [("MFEC, random projections", "2"), ("MFEC, random projections", "3")]
+    assert "[" not in rows[0][2]
+    assert rows[1][2].startswith("7.0 [6.3, ")
 
 
 def test_published_numbers_are_those_of_the_same_games(tmp_path):
@@ -151,10 +165,8 @@ def test_what_is_read(tmp_path):
     assert len(human.rows) == 11  # without the Labyrinth
     assert "over 2 games" in middle.title
     ours = middle.rows[0]
-    assert ours[0] == "MFEC, random projections"
-    assert ours[1].startswith("5.0 [")
-    assert ours[3] == "21.3 (1 game)"
-    assert ours[5] == "56.5"
+    assert middle.header == ("algorithm", "runs", "1M", "2M", "4M", "10M", "published")
+    assert ours == ("MFEC, random projections", "4", "5.0", "10.1", "21.3 (1 run, 1 game)", "", "56.5")
     assert many.rows[0] == ("MFEC", "12.8, 28.4", "16.7, 39.4", "26.6, 53.4", "45.4, 85.0")
 
 
@@ -189,7 +201,7 @@ def test_markdown(tmp_path):
     assert lines[3] == "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     assert lines[4].startswith("| Q\\*bert | MFEC, random projections | 2 | 1,050 ± 50 | 2,200 ± 200 |")
     tables = [line for line in lines if line.startswith("|")]
-    assert {line.count("|") for line in tables} == {9, 8, 7, 6}
+    assert {line.count("|") for line in tables} == {9, 8, 6}
     assert text.endswith("|\n")
 
 

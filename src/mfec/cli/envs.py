@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
+from mfec.canonical_names import canonical_name
 from mfec.config import folder_of
 
 
@@ -28,8 +29,8 @@ def run_envs(command: Envs) -> int:
     if command.show is not None:
         from mfec.figures.environments import draw_environment
 
-        out = command.out or Path(f"{folder_of(command.show)}.png")
-        print(draw_environment(command.show, out, seed=command.seed))
+        name = canonical_name(command.show)
+        print(draw_environment(name, command.out or Path(f"{folder_of(name)}.png"), seed=command.seed))
         return 0
     if command.out is not None or command.seed:
         raise ValueError("--out and --seed are of a picture: name an environment to draw with --show")

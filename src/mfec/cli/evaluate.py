@@ -37,10 +37,11 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw learning curves: mean and standard error over seeds against frames."""
+    """Draw learning curves: mean and standard error over seeds against frames; of fewer than three seeds, each one
+    instead of the error."""
 
     directories: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
-    """Run directories, or directories with runs below them."""
+    """Run directories, or directories with runs below them; a seed must not be there twice with the same settings."""
     out: Path = Path("curve.png")
     """The picture: .png, .pdf or .svg."""
 

@@ -16,8 +16,8 @@ Directories = Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]
 
 @dataclass(frozen=True)
 class Figure1:
-    """Learning curves, a panel for each environment: mean and standard error over seeds against frames. Those with a
-    VAE are displaced by the frames that it was trained on."""
+    """Learning curves, a panel for each environment: mean and standard error over seeds against frames; of fewer than
+    three seeds, each one instead of the error. Those with a VAE are displaced by the frames that it was trained on."""
 
     directories: Directories
     """Run directories, or directories with runs below them; runs of one algorithm must have the same settings."""
@@ -54,7 +54,7 @@ class MatchRates:
 @dataclass(frozen=True)
 class Table:
     """Scores after 1, 2, 4 and 10 million frames beside published ones; human-normalised, and their interquartile mean
-    over games and seeds with 95% intervals."""
+    over games and seeds, with 95% intervals where every game has three seeds or more."""
 
     directories: Directories
     """Run directories, or directories with runs below them; runs of one algorithm must have the same settings."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from mfec.canonical_names import canonical_name
 from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume
 from mfec.cli.vae import draw_vae
 from mfec.command_line import Options, as_arguments, options_of
@@ -30,6 +31,7 @@ from mfec.config import (
     environment_defaults,
     folder_of,
 )
+from mfec.errors import MfecError
 from mfec.experiments.stopping import STOP_SIGNALS, Stopped
 
 if TYPE_CHECKING:
@@ -91,7 +93,8 @@ def run_train(command: Train, given: Sequence[str]) -> int:
     console = Console()
     if not command.envs:
         raise ValueError("name an environment to train on; `mfec envs` lists them")
-    out = command.out or Path("runs") / "-".join(folder_of(env) for env in dict.fromkeys(command.envs))
+    command = replace(command, envs=tuple(dict.fromkeys(map(canonical_name, command.envs))))
+    out = command.out or Path("runs") / "-".join(map(folder_of, command.envs))
     runs = _runs({env: _with_defaults(command, env, given) for env in command.envs}, out)
     if len(runs) > 1 or command.seeds:
         return _train_several(command, runs, out, console)
@@ -176,7 +179,7 @@ def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -
         )
     except (Stopped, KeyboardInterrupt) as stopped:
         return say_how_to_resume(_again(command, [config], out), saved=isinstance(stopped, Stopped))
-    _draw_curve(out, directory.curve, console)
+    _draw_curve([directory], directory.curve, console)
     _draw_own_vae(config, directory, console)
     if command.video:
         _film(directory, command.seed, console)
@@ -195,7 +198,9 @@ def _train_several(command: Train, runs: Runs, out: Path, console: Console) -> i
     if set(outcomes.values()) != {"finished"}:
         configs = [config for config, _ in runs.values()]
         return say_how_to_resume(_again(command, configs, out), saved="stopped at once" not in outcomes.values())
-    _draw_curve(out, out / "curve.png", console)
+    from mfec.run_directory import find_runs
+
+    _draw_curve(find_runs([out]), out / "curve.png", console)  # with seeds that were trained before
     return 0
 
 
@@ -277,14 +282,17 @@ def _settings(command: Train, configs: Sequence[RunConfig]) -> list[str]:
     return as_arguments(options)
 
 
-def _draw_curve(runs: Path, out: Path, console: Console) -> None:
+def _draw_curve(runs: Sequence[RunDirectory], out: Path, console: Console) -> None:
     from mfec.figures.learning_curves import draw_learning_curves
-    from mfec.run_directory import find_runs
 
-    finished = [run for run in find_runs([runs]) if run.episodes()["frames"]]
-    if finished:
-        drawn = draw_learning_curves(finished, out)
-        console.print(f"learning curve: {drawn}", highlight=False, markup=False, soft_wrap=True)
+    finished = [run for run in runs if run.episodes()["frames"]]
+    if not finished:
+        return
+    try:
+        said = f"learning curve: {draw_learning_curves(finished, out)}"
+    except MfecError as error:  # the runs are done all the same
+        said = f"no learning curve: {error}"
+    console.print(said, highlight=False, markup=False, soft_wrap=True)
 
 
 def _draw_own_vae(config: RunConfig, directory: RunDirectory, console: Console) -> None:

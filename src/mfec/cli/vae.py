@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
+from mfec.canonical_names import canonical_name
 from mfec.cli.stopping import say_how_to_resume
 from mfec.config import AgentConfig, DeviceName, EnvConfig, VAEConfig, folder_of
 from mfec.experiments.stopping import Stopped
@@ -98,7 +99,7 @@ def _jobs(command: VaeTrain) -> list[VAEJob]:
     if not command.envs:
         raise ValueError("name an environment to train on; `mfec envs` lists them")
     environment = EnvConfig(frame_stack=command.frame_stack, sticky_actions=command.sticky_actions)
-    envs = list(dict.fromkeys(command.envs))
+    envs = list(dict.fromkeys(map(canonical_name, command.envs)))
     below = {env: Path(folder_of(env)) if len(envs) > 1 else Path() for env in envs}
     out = command.out or Path("runs", "vae", "" if len(envs) > 1 else folder_of(envs[0]))
     return [
@@ -129,6 +130,7 @@ def run_vae_show(command: VaeShow) -> int:
     from mfec.embeddings import VAE
     from mfec.experiments.frames import held_out_frames, observation_space
     from mfec.experiments.vae import refuse_missing_device
+    from mfec.experiments.vae_directory import encoder_name
     from mfec.figures.pictures import check_kind
     from mfec.figures.vae import draw_reconstructions
 
@@ -136,17 +138,18 @@ def run_vae_show(command: VaeShow) -> int:
         raise ValueError(f"frames must be at least 1, not {command.frames}")
     check_kind(command.out)
     refuse_missing_device(command.device)
-    vae = VAE.load(command.vae or command.env, device=command.device)
-    environment = _environment_of(command.env, vae)
-    space = observation_space(command.env, environment)
+    env = canonical_name(command.env)
+    vae = VAE.load(encoder_name(command.vae) if command.vae else env, device=command.device)
+    environment = _environment_of(env, vae)
+    space = observation_space(env, environment)
     vae.check_fits(space.dtype, space.shape)
-    frames = held_out_frames(command.env, environment, command.frames, command.seed)
+    frames = held_out_frames(env, environment, command.frames, command.seed)
     correction, communication = vae.costs(frames)
     picture = draw_reconstructions(vae, frames, command.out)
     if command.json:
         print(json.dumps({"frames": len(frames), "correction": correction, "communication": communication}))
         return 0
-    print(f"held-out frames: {len(frames):,} of {command.env}, a random policy")
+    print(f"held-out frames: {len(frames):,} of {env}, a random policy")
     print(f"correction cost: {correction:,.1f} nats, communication cost: {communication:,.1f} nats a frame")
     print(f"picture: {picture}")
     return 0

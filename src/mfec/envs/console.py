@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
+from mfec.canonical_names import canonical_name
+
 STARTS = 30  # no-ops at the start of a game: 0 to 29 frames
 TWO_PLAYER = {"combat", "joust", "maze_craze", "warlords"}  # ROMs that cannot be played alone
 
@@ -16,13 +18,12 @@ def atari_games() -> list[str]:
 
 def rom_of(game: str) -> str:
     """The ROM of a short name; an unknown one is an error that names the nearest."""
-    roms = {rom.replace("_", ""): rom for rom in _roms()}
-    rom = roms.get(game.replace("_", ""))
-    if rom is None or game != game.lower():
-        near = difflib.get_close_matches(game.lower(), atari_games(), n=1, cutoff=0.5)
+    name, games = canonical_name(game), atari_games()
+    if name not in games:
+        near = difflib.get_close_matches(game.lower(), games, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ";"
         raise ValueError(f"unknown game {game!r}{hint} `mfec envs` lists all of them")
-    return rom
+    return "riverraid" if name == "river_raid" else name
 
 
 def load(game: str) -> Any:

@@ -10,12 +10,11 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from mfec.canonical_names import LEVEL_IDS, canonical_name
 from mfec.config import EnvConfig
 from mfec.envs.atari import AtariVector, atari_games, make_atari
 from mfec.envs.labyrinth.levels import LEVELS
 from mfec.envs.vizdoom import check_scenario, is_vizdoom, make_vizdoom, vizdoom_scenarios
-
-_LEVEL_NAMES = {name: level.name for level in LEVELS.values() for name in (level.name, level.id)}
 
 
 def make_env(
@@ -25,18 +24,17 @@ def make_env(
 
     every_frame: a vector of Atari games or Labyrinth levels shows every frame, and a step is one of them.
     """
-    config = config or EnvConfig()
+    name, config = canonical_name(name), config or EnvConfig()
     if not is_atari(name) and config != EnvConfig(n_envs=config.n_envs):
         raise ValueError(f"frame_stack, sticky_actions and max_frames are for Atari games, not for {name}")
     if is_labyrinth(name):
         from mfec.envs.labyrinth import Labyrinth, LabyrinthVector
 
-        level = _LEVEL_NAMES[name]
         if every_frame:
-            return LabyrinthVector(level, config.n_envs, frame_skip=1, autoreset_mode=AutoresetMode.DISABLED)
+            return LabyrinthVector(name, config.n_envs, frame_skip=1, autoreset_mode=AutoresetMode.DISABLED)
         if config.n_envs > 1:
-            return LabyrinthVector(level, config.n_envs, autoreset_mode=AutoresetMode.DISABLED)
-        return Labyrinth(level, render_mode=render_mode)
+            return LabyrinthVector(name, config.n_envs, autoreset_mode=AutoresetMode.DISABLED)
+        return Labyrinth(name, render_mode=render_mode)
     if _is_gymnasium_id(name):
         options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # not every environment takes it
         make: Any = make_vizdoom if is_vizdoom(name) else gymnasium.make
@@ -79,10 +77,12 @@ def is_atari(name: str) -> bool:
 
 def is_labyrinth(name: str) -> bool:
     """Whether the name is that of a Labyrinth level; one that only looks like it is an error with the nearest."""
-    if name.startswith(("labyrinth", "mfec/")) and name not in _LEVEL_NAMES and name not in gymnasium.registry:
-        near = difflib.get_close_matches(name, _LEVEL_NAMES, n=1, cutoff=0.0)[0]
+    if canonical_name(name) in LEVELS:
+        return True
+    if name.startswith(("labyrinth", "mfec/")) and name not in gymnasium.registry:
+        near = difflib.get_close_matches(name, [*LEVELS, *LEVEL_IDS], n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown environment {name!r}; did you mean {near!r}? `mfec envs` lists all of them")
-    return name in _LEVEL_NAMES
+    return False
 
 
 def shows_every_frame(name: str) -> bool:

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from rich.console import Console
 
+from mfec.canonical_names import canonical_name
 from mfec.config import EnvConfig
 from mfec.embeddings import check_pictures
 from mfec.envs import make_env
@@ -44,7 +45,7 @@ def collect_frames(
     check_pictures(play.observation_space)
     shape = (max(1, frames // play.frames_each), *(play.observation_space.shape or ()))
     about = {
-        "env": env,
+        "env": canonical_name(env),
         "environment": {name: value for name, value in vars(environment).items() if name != "n_envs"},
         "seed": seed,
         "shape": list(shape),
@@ -149,6 +150,7 @@ def _read(progress: Path, about: dict[str, Any]) -> tuple[int, Any]:
     try:
         known = json.loads(progress.read_text())
         theirs, done, then = flat(known["about"]), known["done"], known["play"]
+        theirs["env"] = canonical_name(theirs["env"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FramesError(f"{progress} cannot be read: {error}") from None
     for name, value in flat(about).items():

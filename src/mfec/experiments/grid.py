@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from mfec import __version__
+from mfec.canonical_names import canonical_name
 from mfec.config import (
     ALGORITHMS,
     AlgorithmName,
@@ -72,6 +73,8 @@ class Choices:
     device: DeviceName = "cpu"
 
     def __post_init__(self) -> None:
+        for name in ("games", "levels"):
+            object.__setattr__(self, name, tuple(map(canonical_name, getattr(self, name))))
         if not 0.0 < self.scale <= 1.0:
             raise ValueError(f"scale must lie above 0 and not above 1, not {self.scale}")
         if self.scale != 1.0 and self.total_frames is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.utils.seeding import np_random
 from numpy.typing import NDArray
 
+from mfec.canonical_names import canonical_name
 from mfec.envs.labyrinth.env import episode_seed
 from mfec.envs.labyrinth.keyboard import action_of
 from mfec.envs.labyrinth.levels import FRAMES_PER_SECOND, LEVELS, Level
@@ -155,9 +156,9 @@ class Window:
 
 def level_to_play(name: str) -> Level:
     """The Labyrinth level of a short name or Gymnasium's id."""
-    for level in LEVELS.values():
-        if name in (level.name, level.id):
-            return level
+    level = LEVELS.get(canonical_name(name))
+    if level is not None:
+        return level
     raise PlayError(f"{name!r} cannot be played by hand; these can: {', '.join(LEVELS)}")
 
 

@@ -26,6 +26,7 @@ from mfec.experiments.ram import refuse_replay_that_cannot_fit, refuse_what_cann
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
 from mfec.experiments.vae import refuse_missing_device, train_own_vaes
+from mfec.experiments.vae_directory import encoder_name
 from mfec.history import HistoryWriter
 from mfec.history.frame_codec import picture_shape
 from mfec.run_directory import RunDirectory, RunDirectoryError
@@ -184,14 +185,15 @@ def _go_on(agent: Learner, config: RunConfig, directory: RunDirectory, console: 
 
 
 def resolve(config: RunConfig) -> tuple[AnyEnv, RunConfig]:
-    """The environment of a run, and its settings with the embedding that `auto` stands for.
+    """The environment of a run, and its settings with the embedding that `auto` stands for and its encoder's one name.
 
     An environment that cannot be made, or that an encoder does not fit, is an error.
     """
     env = make_env(config.env, config.environment)
     space = make_lanes(env, np.random.SeedSequence(config.seed)).observation_space
-    name, _ = resolve_embedding(config.agent.embedding, space, config.agent.dim, config.agent.vae)
-    return env, replace(config, agent=replace(config.agent, embedding=name))
+    agent = replace(config.agent, vae=encoder_name(config.agent.vae))
+    name, _ = resolve_embedding(agent.embedding, space, agent.dim, agent.vae)
+    return env, replace(config, agent=replace(agent, embedding=name))
 
 
 class Recorder:

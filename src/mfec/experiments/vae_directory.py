@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mfec import __version__
+from mfec.canonical_names import canonical_name
 from mfec.config import EnvConfig, RunConfig, VAEConfig
+from mfec.embeddings.vae import shipped_names
 from mfec.errors import MfecError
 from mfec.run_directory import RunDirectory, vae_config
 from mfec.toml import flat, to_toml
@@ -36,6 +38,7 @@ class VAEJob:
     data: Path | None = None  # where the frames lie or will lie; None stands for `out`
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "env", canonical_name(self.env))
         if self.seed < 0:
             raise ValueError(f"a seed must not be negative, and {self.seed} is")
 
@@ -44,6 +47,12 @@ class VAEJob:
         environment = {name: value for name, value in vars(self.environment).items() if name != "n_envs"}
         settings = {"env": self.env, "seed": self.seed, "recipe": asdict(self.config), "environment": environment}
         return json.loads(json.dumps(settings))  # type: ignore[no-any-return]
+
+
+def encoder_name(vae: str) -> str:
+    """The name of an encoder that ships as it ships (`ms_pacman` for `mspacman`); a directory stays what it is."""
+    name = canonical_name(vae)
+    return name if name in shipped_names() and not Path(vae).exists() else vae
 
 
 def vae_of_run(config: RunConfig, directory: RunDirectory) -> VAEJob:
@@ -116,7 +125,7 @@ class VAEDirectory:
         try:
             settings = tomllib.loads(self.config_file.read_text())
             vae_config(settings["recipe"])
-            return settings
+            return {**settings, "env": canonical_name(settings["env"])}
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise VAEDirectoryError(f"{self.config_file} is not that of a VAE: {error}") from None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mfec.figures.learning_curves import GAMES, Curve, curve_of
+from mfec.figures.learning_curves import GAMES, Curve, curve_of, draw_spread
 from mfec.figures.lines import FigureError, Line, seeds_of, sort_runs
 from mfec.figures.pictures import new_figure
 from mfec.figures.tidy import Row, check_ending, save
@@ -131,9 +131,6 @@ def _names(panels: list[Panel]) -> dict[str, str]:
 
 def _draw_curve(axes: Axes, line: Line, curve: Curve) -> Any:
     colour, dashes = STROKES.get((line.algorithm, line.embedding), PLAIN)
-    millions = curve.frames / 1e6
-    (drawn,) = axes.plot(millions, curve.mean, color=colour, linestyle=dashes, linewidth=1.6)
-    if curve.seeds > 1:
-        low, high = curve.mean - curve.standard_error, curve.mean + curve.standard_error
-        axes.fill_between(millions, low, high, color=colour, alpha=0.2, linewidth=0)
+    (drawn,) = axes.plot(curve.frames / 1e6, curve.mean, color=colour, linestyle=dashes, linewidth=1.6)
+    draw_spread(axes, curve, colour)
     return drawn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mfec.config import EmbeddingName
 from mfec.figures.learning_curves import GAMES
 from mfec.figures.lines import TITLES, FigureError, Line, kind_of, label_of, seeds_of, sort_runs, title_of
-from mfec.figures.pictures import new_figure
+from mfec.figures.pictures import draw_error, new_figure
 from mfec.figures.scores import frames_reached, scores_at
 from mfec.figures.tidy import check_ending, save
 from mfec.run_directory import RunDirectory
@@ -127,13 +127,15 @@ def _draw(points: list[Point]) -> Figure:
 def _draw_line(axes: Axes, place: int, line: list[Point], label: str) -> None:
     known, env = list(TITLES), line[0].environment
     colour = known.index(env) if env in known else len(known) + place
-    axes.errorbar(
+    axes.plot(
         [point.k for point in line],
         [point.mean for point in line],
-        yerr=[0.0 if math.isnan(point.standard_error) else point.standard_error for point in line],
         color=COLOURS[colour % len(COLOURS)], marker=MARKERS[place % len(MARKERS)], label=label,
-        markersize=4.5, linewidth=1.4, capsize=2.5,
+        markersize=4.5, linewidth=1.4,
     )  # fmt: skip
+    for point in line:
+        error, own = point.standard_error, COLOURS[colour % len(COLOURS)]
+        draw_error(axes, point.k, point.mean, error, point.seeds, colour=own)
 
 
 def _scale(axes: Axes, points: list[Point]) -> None:

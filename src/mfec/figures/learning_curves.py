@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfec.config import RunConfig, VAEConfig
-from mfec.figures.lines import count, settings_of
+from mfec.figures.lines import count, curve_settings, refuse_repeated_seeds
 from mfec.figures.pictures import check_kind, new_figure, save_figure
 from mfec.run_directory import RunDirectory, RunDirectoryError
+from mfec.statistics import FEWEST_SEEDS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 GAMES = 100  # a point of a curve is the mean of so many last games
 POINTS = 200
@@ -27,11 +32,17 @@ class Curve:
     frames: NDArray[np.float64]  # (points,)
     mean: NDArray[np.float64]  # (points,)
     standard_error: NDArray[np.float64]  # (points,), 0 for a single seed
-    seeds: int
+    each: NDArray[np.float64]  # (seeds, points)
+
+    @property
+    def seeds(self) -> int:
+        """How many there are."""
+        return len(self.each)
 
 
 def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
-    """Curves of these runs, those that differ in nothing but the seed taken together.
+    """Curves of these runs, those that differ in nothing but the seed taken together; a seed that is there twice is an
+    error.
 
     A run whose VAE was trained before it began is displaced by the frames of that training, as in the paper; one that
     trained its own has counted them.
@@ -39,10 +50,11 @@ def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
     groups: dict[str, list[RunDirectory]] = {}
     settings = {}
     for run in runs:
-        config = settings_of(run.read_config())
-        own = {name: value for name, value in config.items() if name not in ("seed", "total_frames")}
+        own = curve_settings(run.read_config())
         groups.setdefault(repr(own), []).append(run)
         settings[repr(own)] = own
+    for group in groups.values():
+        refuse_repeated_seeds(group)
     names = _labels(list(settings.values()))
     return [curve_of(label, group) for label, group in zip(names, groups.values(), strict=True)]
 
@@ -56,11 +68,8 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     figure = new_figure(6.4, 4.0 + (0.18 * len(curves) if above else 0.0))
     axes = figure.add_subplot()
     for curve in curves:
-        millions = curve.frames / 1e6
-        (line,) = axes.plot(millions, curve.mean, label=f"{curve.label} ({count(curve.seeds, 'seed')})")
-        if curve.seeds > 1:
-            low, high = curve.mean - curve.standard_error, curve.mean + curve.standard_error
-            axes.fill_between(millions, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
+        (line,) = axes.plot(curve.frames / 1e6, curve.mean, label=f"{curve.label} ({count(curve.seeds, 'seed')})")
+        draw_spread(axes, curve, line.get_color())
     axes.set_xlabel("millions of frames")
     axes.set_ylabel(f"score, mean of the last {GAMES} games")
     axes.set_xlim(left=0.0)
@@ -71,6 +80,16 @@ def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
     else:
         axes.legend(frameon=False, loc="upper left")
     return save_figure(figure, out)
+
+
+def draw_spread(axes: Axes, curve: Curve, colour: Any) -> None:
+    """What lies around a mean: its standard error as a band, or each seed as a thin line where they are too few."""
+    millions = curve.frames / 1e6
+    if curve.seeds >= FEWEST_SEEDS:
+        low, high = curve.mean - curve.standard_error, curve.mean + curve.standard_error
+        axes.fill_between(millions, low, high, color=colour, alpha=0.25, linewidth=0)
+    elif curve.seeds > 1:
+        axes.plot(millions, curve.each.T, color=colour, alpha=0.5, linewidth=0.6)
 
 
 def trailing_mean(run: RunDirectory, frames: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -107,7 +126,7 @@ def curve_of(label: str, runs: Sequence[RunDirectory], *, until: float = np.inf)
         error = curves.std(axis=0, ddof=1) / np.sqrt(len(runs))
     if before:
         label += f", displaced by {before / 1e6:g}M frames"
-    return Curve(label, frames + before, curves.mean(axis=0), error, len(runs))
+    return Curve(label, frames + before, curves.mean(axis=0), error, curves)
 
 
 def _labels(settings: list[dict[str, object]]) -> list[str]:

@@ -67,6 +67,7 @@ def sort_runs(runs: Sequence[RunDirectory], *, apart: Sequence[str] = ()) -> lis
     for key in sorted(groups, key=_place):
         group = groups[key]
         _refuse_mixed(group)
+        refuse_repeated_seeds([run for run, _ in group])
         env, algorithm, embedding = key[:3]
         lines.append(Line(env, algorithm, embedding, group[0][1], tuple(run for run, _ in group)))
     return lines
@@ -76,6 +77,29 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
     """The settings of a run's algorithm and environment, by name, without tables."""
     unused = {"mfec": ["dqn", "a2c"], "a2c": ["agent", "vae", "dqn"]}.get(config.algorithm, ["agent", "vae", "a2c"])
     return flat({name: value for name, value in asdict(config).items() if name not in unused})
+
+
+def curve_settings(config: RunConfig) -> dict[str, Any]:
+    """The settings that make a learning curve: runs that share them differ in their seed alone.
+
+    The device does not, nor does one exact index for another, as they find the same neighbours.
+    """
+    own = settings_of(config)
+    if "index" in own:
+        index = config.agent.resolved_index()
+        own["index"] = {"cuda": "exact", "graph": "cells"}.get(index, index)
+    return {name: value for name, value in own.items() if name not in ("seed", "total_frames", "device")}
+
+
+def refuse_repeated_seeds(runs: Sequence[RunDirectory]) -> None:
+    """An error where a mean over these runs would count a seed twice: its error would come out too small."""
+    seeds: dict[int, RunDirectory] = {}
+    for run in runs:
+        config = run.read_config()
+        first = seeds.setdefault(config.seed, run)
+        if first is not run:
+            what = f"seed {config.seed} of {label_of(config.algorithm, _embedding(config))} on {config.env}"
+            raise FigureError(f"{first.path} and {run.path} are both {what}; name only one of them")
 
 
 def label_of(algorithm: AlgorithmName, embedding: str) -> str:
@@ -143,21 +167,16 @@ def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _refuse_mixed(group: list[tuple[RunDirectory, RunConfig]]) -> None:
-    """An error where the mean over these runs would be one of different things, or would count a seed twice."""
+    """An error where the mean over these runs would be one of different things."""
     (first, config), *others = group
     ours = settings_of(config)
     what = f"{label_of(config.algorithm, _embedding(config))} on {config.env}"
     advice = "name the directories to draw, so that they are of one kind"
-    seeds = {config.seed: first.path}
     for run, other in others:
         for name, value in settings_of(other).items():
             if name not in OF_A_RUN and value != ours[name]:
                 differ = f"{_said(name, ours[name])} and {_said(name, value)}"
                 raise FigureError(f"{first.path} and {run.path} are both {what}, but differ in {differ}; {advice}")
-        if other.seed in seeds:
-            both = f"{seeds[other.seed]} and {run.path}"
-            raise FigureError(f"{both} are both seed {other.seed} of {what}; name only one of them")
-        seeds[other.seed] = run.path
 
 
 def _said(name: str, value: object) -> str:

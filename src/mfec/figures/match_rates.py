@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mfec.figures.lines import FigureError, Line, label_of, seeds_of, sort_runs, title_of
 from mfec.figures.literature import published_match_rates
-from mfec.figures.pictures import new_figure
+from mfec.figures.pictures import draw_error, new_figure
 from mfec.figures.tidy import check_ending, save
 from mfec.run_directory import RunDirectory
 from mfec.statistics import mean, standard_error
@@ -93,7 +93,7 @@ def _draw(shares: list[Share]) -> Figure:
     for axes, (embedding, own) in zip(panels, rows.items(), strict=True):
         for share in own:
             x = places[share.environment] + (list(COLUMNS).index(share.lookups) - 1) * WIDTH
-            _draw_bar(axes, x, share.lookups, share.mean, share.standard_error)
+            _draw_bar(axes, x, share.lookups, share.mean, share.standard_error, share.seeds)
         for env, published in {share.environment: share.published for share in own}.items():
             _draw_published(axes, places[env] + WIDTH, published)
         seeds = seeds_of({share.seeds for share in own})
@@ -118,13 +118,13 @@ def _height(share: Share) -> float:
     return max(1.0, 100.0 * (share.mean + error), 100.0 * float(share.published.removeprefix("<") or 0.0))
 
 
-def _draw_bar(axes: Axes, x: float, name: str, share: float, error: float = math.nan, said: str = "") -> None:
+def _draw_bar(
+    axes: Axes, x: float, name: str, share: float, error: float = math.nan, seeds: int = 0, said: str = ""
+) -> None:
     percent = 100.0 * share
     axes.bar(x, percent, WIDTH * 0.94, color=COLOURS[name], hatch=_hatch(name), edgecolor="white", linewidth=0.5)
-    top = percent
-    if error > 0.0:  # not NaN either
-        axes.errorbar(x, percent, yerr=100.0 * error, color="0.25", capsize=2.0, linewidth=0.9)
-        top += 100.0 * error
+    draw_error(axes, x, percent, 100.0 * error, seeds, colour="0.25")
+    top = percent if math.isnan(error) else percent + 100.0 * error
     axes.annotate(
         said or _percent(percent),
         (x, top),

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mfec.run_directory import RunDirectoryError
+from mfec.statistics import FEWEST_SEEDS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 KINDS = (".png", ".pdf", ".svg")
@@ -21,6 +23,16 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def draw_error(axes: Axes, x: float, middle: float, error: float, seeds: int, *, colour: str) -> None:
+    """A bar of the standard error of a mean over seeds; of two seeds, which lie just as far off it, both as points."""
+    if not error > 0.0:  # NaN, of a single seed, or nothing to be seen
+        return
+    if seeds >= FEWEST_SEEDS:
+        axes.errorbar(x, middle, yerr=error, color=colour, capsize=2.0, linewidth=0.9)
+    else:
+        axes.plot([x, x], [middle - error, middle + error], ".", color=colour, markersize=3.5, alpha=0.8)
 
 
 def check_kind(out: Path) -> None:

@@ -88,7 +88,7 @@ def _of_literature(env: str) -> Iterator[Entry]:
 
 
 def _over_games(games: list[Scored]) -> Iterator[Entry]:
-    """The interquartile mean of one algorithm, with an interval where every game has several seeds."""
+    """The interquartile mean of one algorithm, with an interval where every game has enough seeds."""
     line = games[0].line
     for at in AT_FRAMES:
         percent = {own.line.env: found for own in games if (found := own.percent(at))}

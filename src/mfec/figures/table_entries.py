@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from mfec.config import AlgorithmName
@@ -12,6 +13,7 @@ from mfec.figures.grids import Grid
 from mfec.figures.learning_curves import GAMES
 from mfec.figures.lines import count, label_of, title_of
 from mfec.figures.literature import ALGORITHMS, SCORES_AT
+from mfec.statistics import FEWEST_SEEDS
 
 AT_FRAMES = (1_000_000, 2_000_000, 4_000_000, 10_000_000)
 MARKS = tuple(f"{at // 1_000_000}M" for at in AT_FRAMES)
@@ -31,7 +33,7 @@ class Entry:
     frames: int
     value: float  # NaN for a final score where no game was finished
     standard_error: float = math.nan
-    low: float = math.nan  # ends of a 95% interval
+    low: float = math.nan  # ends of a 95% interval, where every game has enough seeds
     high: float = math.nan
     seeds: int = 0  # 0 is unknown
     games: int = 1
@@ -106,7 +108,7 @@ def _human_normalised(rows: Rows) -> Grid:
             if any(cells):
                 section.append(("" if section else title_of(env), label, *cells))
         sections += [section] if section else []
-    title = "Human-normalised scores, %: 0 is random play, 100 is a person"
+    title = "Human-normalised scores, %: 0 is random play, 100 is a person; ± standard error over the same seeds"
     return Grid(title, ("game", "algorithm", *MARKS, "published"), sections, names=2)
 
 
@@ -115,12 +117,14 @@ def _interquartile_means(over_games: dict[str, Row]) -> Grid:
     games = max(entry.games for entry in means)
     section = []
     for label, row in over_games.items():
-        cells = _cells(row, "interquartile_mean", lambda entry: _middle(entry, games))
-        if any(cells):
-            section.append((label, *cells))
-    title = f"Interquartile means of these over {count(games, 'game')} and all seeds, %, with 95% intervals"
-    note = "Intervals: stratified bootstrap, where every game has several seeds."
-    return Grid(title, ("algorithm", *MARKS, "published"), [section], names=1, note=note)
+        own = [entry for entry in row.values() if entry.quantity == "interquartile_mean"]
+        if own:
+            runs = max(entry.seeds for entry in own)
+            cells = _cells(row, "interquartile_mean", partial(_middle, games=games, runs=runs))
+            section.append((label, str(runs or ""), *cells))
+    title = f"Interquartile means of these over {count(games, 'game')} and all seeds, %"
+    note = f"In brackets a 95% interval, by stratified bootstrap over the runs, if every game has {FEWEST_SEEDS} seeds."
+    return Grid(title, ("algorithm", "runs", *MARKS, "published"), [section], names=1, note=note)
 
 
 def _of_57_games(entries: list[Entry]) -> Grid:
@@ -165,6 +169,9 @@ def _number(entry: Entry, decimals: int) -> str:
     return f"{entry.value:,.{decimals}f}{error}"
 
 
-def _middle(entry: Entry, games: int) -> str:
+def _middle(entry: Entry, games: int, runs: int) -> str:
+    """A mean with its interval, and what it is of where some runs or games are missing."""
     interval = "" if math.isnan(entry.low) else f" [{entry.low:.1f}, {entry.high:.1f}]"
-    return f"{entry.value:.1f}{interval}" + (f" ({count(entry.games, 'game')})" if entry.games < games else "")
+    of = [count(entry.seeds, "run")] if entry.source == RUNS and entry.seeds < runs else []
+    of += [count(entry.games, "game")] if entry.games < games else []
+    return f"{entry.value:.1f}{interval}" + (f" ({', '.join(of)})" if of else "")

@@ -45,7 +45,7 @@ def in_short(line: Line) -> str:
     if not ends:
         return f"{seeds}, no game finished yet"
     middle, error = mean(ends), standard_error(ends)
-    spread = "" if math.isnan(error) else f" ± {error:,.{_decimals(middle)}f}"
+    spread = "" if math.isnan(error) else f" ± {error:,.{_decimals(middle)}f} (standard error)"
     return f"{seeds}, last {GAMES} games: {_number(middle)}{spread}"
 
 

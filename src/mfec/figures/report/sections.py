@@ -24,6 +24,9 @@ from mfec.figures.table import table as score_table
 from mfec.figures.table import write_table
 from mfec.figures.table_entries import grids_of
 from mfec.run_directory import RunDirectory
+from mfec.statistics import FEWEST_SEEDS
+
+SPREAD = f"with its standard error, or with each seed where they are fewer than {FEWEST_SEEDS}"
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def learning_curves(selection: Selection) -> Section:
         alt=f"Learning curves of {_labels(lines)}: score against frames {_places(lines)}. Tables of scores follow.",
         caption=together([
             element("b", "Figure 1."),
-            f" Score against frames: the mean of the last {GAMES} games, and over seeds, shaded by its standard error.",
+            f" Score against frames: the mean of the last {GAMES} games, and over seeds, {SPREAD}.",
         ]),
     )  # fmt: skip
     return Section(name, title, together([picture, _without_curve(selection), _missing(selection)]))
@@ -76,7 +79,7 @@ def exact_matches(selection: Selection) -> Section:
         name=name,
         alt=f"Bars of the shares of exact matches {_places(ours)}, beside the paper's.",
         caption=f"How many look-ups found their very state in the buffers, in a run's last {LAST_FRAMES:,} frames: "
-        "mean and standard error over seeds. The paper does not say which look-ups it counts.",
+        f"the mean over seeds, {SPREAD}. The paper does not say which look-ups it counts.",
     )
     return Section(name, title, picture)
 
@@ -105,7 +108,7 @@ def _effect_of_k(embedding: str, lines: Sequence[Line]) -> Html:
         alt=f"Score against the number of neighbours of {label} {_places(played(lines))}.",
         caption=together([
             element("b", "Figure 2."),
-            f" Score against k, {label}: mean and standard error over seeds, after as many frames as all runs of an "
+            f" Score against k, {label}: the mean over seeds, {SPREAD}, after as many frames as all runs of an "
             "environment have come to.",
         ]),
     )  # fmt: skip

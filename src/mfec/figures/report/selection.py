@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mfec.config import agent_defaults
-from mfec.figures.lines import Line, settings_of, sort_runs
+from mfec.figures.lines import Line, curve_settings, sort_runs
 from mfec.figures.scores import frames_reached
 from mfec.run_directory import RunDirectory
 
@@ -84,13 +84,24 @@ def _without_repetitions(
 ) -> tuple[list[RunDirectory], list[tuple[RunDirectory, RunDirectory]]]:
     """The runs, and those that are the same as one of them: the grids of two figures share some of theirs.
 
-    Of runs with the same seed and settings, whatever their number of frames, the one that has come furthest is kept.
+    Of runs with the same seed and settings, whatever their number of frames, the one that has come furthest is kept, if
+    the others played the same games as far as they came. If not, all stay, and are refused as a repeated seed.
     """
-    same: dict[str, list[RunDirectory]] = {}
+    furthest: dict[str, RunDirectory] = {}
+    for run in sorted(runs, key=frames_reached, reverse=True):
+        config = run.read_config()
+        furthest.setdefault(repr((config.seed, curve_settings(config))), run)
+    distinct, repeated = [], []
     for run in runs:
         config = run.read_config()
-        own = {**settings_of(config), "total_frames": None, "device": config.agent.device}
-        same.setdefault(repr(own), []).append(run)
-    kept = {key: max(group, key=frames_reached) for key, group in same.items()}
-    repeated = [(run, kept[key]) for key, group in same.items() for run in group if run is not kept[key]]
-    return list(kept.values()), repeated
+        same = furthest[repr((config.seed, curve_settings(config)))]
+        if run is same or not _began_alike(run, same):
+            distinct.append(run)
+        else:
+            repeated.append((run, same))
+    return distinct, repeated
+
+
+def _began_alike(run: RunDirectory, further: RunDirectory) -> bool:
+    """Whether a run's games are the first of another's."""
+    return all(column == further.episodes()[name][: len(column)] for name, column in run.episodes().items())

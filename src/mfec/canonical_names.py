@@ -1,0 +1,44 @@
+"""One name for one environment, however it was spelled: runs of it are kept, compared and averaged under that name."""
+
+from __future__ import annotations
+
+LEVEL_IDS = {
+    "mfec/Labyrinth-Forage-v0": "labyrinth_forage",
+    "mfec/Labyrinth-ForageAndAvoid-v0": "labyrinth_forage_and_avoid",
+    "mfec/Labyrinth-DoubleTMaze-v0": "labyrinth_double_t_maze",
+}
+"""Short names of the Labyrinth's levels by Gymnasium's ids."""
+
+# Written down, as names are read where ale-py is not, for example in a figure of old runs. A game that is not here has
+# no other spelling than ale-py's own.
+GAMES = """
+    adventure air_raid alien amidar assault asterix asteroids atlantis atlantis2 backgammon bank_heist basic_math
+    battle_zone beam_rider berzerk blackjack bowling boxing breakout carnival casino centipede chopper_command
+    crazy_climber crossbow darkchambers defender demon_attack donkey_kong double_dunk earthworld elevator_action enduro
+    entombed et fishing_derby flag_capture freeway frogger frostbite galaxian gopher gravitar hangman haunted_house hero
+    human_cannonball ice_hockey jamesbond journey_escape kaboom kangaroo keystone_kapers king_kong klax koolaid krull
+    kung_fu_master laser_gates lost_luggage mario_bros miniature_golf montezuma_revenge mr_do ms_pacman name_this_game
+    othello pacman phoenix pitfall pitfall2 pong pooyan private_eye qbert river_raid road_runner robotank seaquest
+    sir_lancelot skiing solaris space_invaders space_war star_gunner superman surround tennis tetris tic_tac_toe_3d
+    time_pilot trondead turmoil tutankham up_n_down venture video_checkers video_chess video_cube video_pinball
+    wizard_of_wor word_zapper yars_revenge zaxxon
+""".split()  # noqa: SIM905 (a hundred quotes)
+"""Short names of the Atari games."""
+
+_SPELLINGS = {game.replace("_", ""): game for game in GAMES}
+
+
+def canonical_name(name: str) -> str:
+    """The name of an environment under which its runs are kept; one that has no other spelling stays as it is.
+
+    `ALE/MsPacman-v5` is no spelling of `ms_pacman`: Gymnasium's game has sticky actions and shows other pictures.
+
+    >>> canonical_name("mspacman"), canonical_name("mfec/Labyrinth-Forage-v0"), canonical_name("ALE/MsPacman-v5")
+    ('ms_pacman', 'labyrinth_forage', 'ALE/MsPacman-v5')
+    """
+    level = LEVEL_IDS.get(name.rpartition(":")[2])  # an id may begin with the module that registers it
+    if level is not None:
+        return level
+    if name.startswith("ale_py:ALE/"):
+        return name.removeprefix("ale_py:")
+    return _SPELLINGS.get(name.replace("_", ""), name)
