@@ -30,6 +30,7 @@ from mfec.config import (
     environment_defaults,
     folder_of,
 )
+from mfec.errors import MfecError
 from mfec.experiments.stopping import STOP_SIGNALS, Stopped
 
 if TYPE_CHECKING:
@@ -302,6 +303,6 @@ def _film(directory: RunDirectory, seed: int, console: Console) -> None:
     try:
         evaluate_run(directory, episodes=1, seed=seed, video=directory.video)
         said = f"video: {directory.video}"
-    except (ImportError, TypeError, ValueError) as error:
+    except (MfecError, ImportError, OSError, TypeError, ValueError) as error:  # the run itself is finished
         said = f"no video: {error}"
     console.print(said, highlight=False, markup=False, soft_wrap=True)
