@@ -78,7 +78,7 @@ class RunDirectory:
         if not self.config_file.is_file():
             raise RunDirectoryError(f"{self.path} is no run directory: config.toml is missing")
         try:
-            values = tomllib.loads(self.config_file.read_text())
+            values = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
             values.pop("mfec")
             tables: dict[str, Any] = {"environment": EnvConfig(**values.pop("environment"))}
             if values.get("algorithm", "mfec") == "mfec":

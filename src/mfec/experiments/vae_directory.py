@@ -114,7 +114,7 @@ class VAEDirectory:
 
     def _read_config(self) -> dict[str, Any]:
         try:
-            settings = tomllib.loads(self.config_file.read_text())
+            settings = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
             vae_config(settings["recipe"])
             return settings
         except (OSError, KeyError, TypeError, ValueError) as error:
