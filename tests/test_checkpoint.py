@@ -6,9 +6,12 @@ import hashlib
 import json
 import os
 import pickle
+import signal
+import stat
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from mfec import MFEC, EpisodicMemory
+from mfec import MFEC, EpisodicMemory, checkpoint
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 
 STATE = {"name": "é", "numbers": [1, 2.5, -1e-300], "nested": {"none": None, "yes": True}, "large": 2**127}
@@ -122,57 +125,63 @@ def test_keys_that_are_numbers_do_not_make_a_checkpoint_unreadable(tmp_path: Pat
 # -- Saving that does not come to its end -----------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
+def save_and_die(path: Path, number: int, call: str, calls_before: int) -> None:
+    """Save in a process that is killed in place of one of its system calls."""
+
+    def dying(*arguments: Any) -> None:
+        nonlocal calls_before
+        if calls_before == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls_before -= 1
+        real(*arguments)
+
+    real = getattr(os, call)
+    child = os.fork()
+    if child == 0:
+        setattr(os, call, dying)
+        save(path, number)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("call", ["replace", "fsync"])
-def test_killed_while_saving_the_old_checkpoint_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, first: bool
-) -> None:
-    """Killed before each of the system calls between data files and manifest, one after the other."""
-
-    def killed(*_: Any) -> None:
-        nonlocal calls_left
-        if calls_left == 0:
-            raise Killed
-        calls_left -= 1
-        real(*_)
-
-    real = getattr(os, call)
-    for number, calls_before in enumerate(range(3 if call == "fsync" else 1), start=1):
+def test_killed_while_saving_the_old_checkpoint_stays(tmp_path: Path, call: str, first: bool) -> None:
+    """Killed in place of each of the system calls for data files and manifest, one after the other."""
+    for number in (1, 2, 3):
         path = tmp_path / str(number)
         if not first:
             save(path, 0)
-        calls_left = calls_before
-        with monkeypatch.context() as patch:
-            patch.setattr(os, call, killed)
-            with pytest.raises(Killed):
-                save(path, number)
-        leftovers = names(path)
+        save_and_die(path, number, call, number - 1)
         if first:
             with pytest.raises(CheckpointError, match="holds no checkpoint"):
                 read_checkpoint(path, kind="test")
         else:
             assert loads_as(path, 0)
-            assert len(leftovers) > 3
+            assert len(names(path)) > 3
         save(path, 7)
         assert loads_as(path, 7)
         assert len(names(path)) == 3  # what the killed process left is gone
 
 
-def test_killed_after_the_rename_the_new_checkpoint_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Interrupted(BaseException):
+    """Such as a second Ctrl-C."""
+
+
+def test_interrupted_after_the_rename_the_new_checkpoint_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(tmp_path, 0)
 
-    def replace_and_die(*paths: Any) -> None:
-        real(*paths)
-        raise Killed
+    def replace_and_stop(draft: Path, file: Path) -> None:
+        real(draft, file)
+        if file.name == "manifest.json":
+            raise Interrupted
 
     real = os.replace
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", replace_and_die)
-        with pytest.raises(Killed):
+        patch.setattr(os, "replace", replace_and_stop)
+        with pytest.raises(Interrupted):
             save(tmp_path, 1)
     assert loads_as(tmp_path, 1)
     save(tmp_path, 2)
@@ -268,6 +277,64 @@ def test_a_state_that_json_cannot_hold_leaves_the_last_checkpoint(tmp_path: Path
     assert loads_as(tmp_path, 0)
     save(tmp_path, 1)
     assert len(names(tmp_path)) == 3
+
+
+# -- Others who look at it --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_the_umask_says_who_may_read_it(tmp_path: Path, mask: int) -> None:
+    """safetensors leaves its files to their owner alone."""
+    before = os.umask(mask)
+    try:
+        save(tmp_path)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o666 & ~mask}
+
+
+def test_replaced_while_it_is_read_the_new_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the manifest and the data files it speaks of."""
+    save(tmp_path, 1)
+    loads = 0
+
+    def load(file: Path) -> Any:
+        nonlocal loads
+        loads += 1
+        if loads == 1:
+            save(tmp_path, 2)
+        return real(file)
+
+    real = checkpoint.load_file
+    monkeypatch.setattr(checkpoint, "load_file", load)
+    assert loads_as(tmp_path, 2)
+
+
+def test_a_file_that_is_gone_from_a_checkpoint_that_stands_is_an_error(tmp_path: Path) -> None:
+    save(tmp_path)
+    next(tmp_path.glob("memory-*")).unlink()
+    with pytest.raises(CheckpointError, match=r"memory-1\.safetensors is missing"):
+        read_checkpoint(tmp_path, kind="test")
+
+
+def test_whoever_reads_while_another_saves_again_and_again_reads_a_whole_one(tmp_path: Path) -> None:
+    save(tmp_path, 0)
+    over = threading.Event()
+
+    def replace_often() -> None:
+        for number in range(1, 101):
+            save(tmp_path, number)
+        over.set()
+
+    writer = threading.Thread(target=replace_often)
+    writer.start()
+    numbers = []
+    while not over.is_set():
+        state, tensors = read_checkpoint(tmp_path, kind="test")
+        assert tensors["memory"]["number"].tolist() == [state["number"]]
+        numbers.append(state["number"])
+    writer.join()
+    assert numbers == sorted(numbers)
 
 
 # -- Damage -----------------------------------------------------------------------------------------------------------

@@ -387,6 +387,33 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path, capsys):
     assert (tmp_path / "taken").read_text() == "mine"
 
 
+@pytest.mark.parametrize(("arguments", "name"), [
+    (["evaluate", "nowhere", "--video"], "film.mp4"),
+    (["inspect", "nowhere", "--export"], "page.html"),
+    (["plot", "broken", "--out"], "curve.svg"),
+    (["figure", "figure1", "broken", "--out"], "figure.png"),
+    (["figure", "table", "broken", "--out"], "table.md"),
+    (["report", "broken", "--out"], "report.html"),
+    (["envs", "--show", "nothing", "--out"], "picture.png"),
+    (["vae", "show", "nothing", "--out"], "picture.png"),
+])  # fmt: skip
+def test_where_no_file_can_be_written_that_is_said_before_anything_else_is_done(
+    tmp_path, monkeypatch, capsys, arguments, name
+):
+    """Each of these would fail of something else, were it begun."""
+    monkeypatch.chdir(tmp_path)
+    Path("taken").write_text("mine")
+    Path(name).mkdir()
+    Path("broken").mkdir()
+    for file in ("config.toml", "episodes.csv"):
+        Path("broken", file).write_text("?")
+    for out in (f"taken/{name}", name):
+        assert main([*arguments, out]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"mfec: cannot write {out}: ")
+        assert said.count("\n") == 1
+
+
 def test_the_command_is_installed():
     script = Path(sys.executable).with_name("mfec")
     ended = subprocess.run([script, "envs"], capture_output=True, text=True, timeout=120)

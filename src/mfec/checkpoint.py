@@ -1,7 +1,8 @@
 """Checkpoints: a directory of safetensors files and one JSON manifest with their checksums. Loading runs nothing.
 
 The data files of a new checkpoint get new names; then one atomic rename of the manifest makes them the checkpoint,
-and the old files go. Killed at any moment, the directory holds the old checkpoint or the new one, whole.
+and the old files go. Killed at any moment, the directory holds the old checkpoint or the new one, whole. Who reads
+while it is replaced gets one of the two.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from mfec.errors import MfecError
+from mfec.files import sync, whole_file, write_whole
 
 MANIFEST = "manifest.json"
 FORMAT = "mfec checkpoint"
@@ -48,29 +49,25 @@ def write_checkpoint(path: str | Path, *, kind: str, state: Mapping[str, Any], t
         for name, arrays in tensors.items():
             file = directory / f"{name}-{generation}.safetensors"
             written.append(file)
-            save_file({key: np.asarray(array, order="C") for key, array in arrays.items()}, file)
-            _sync(file)
+            with whole_file(file, durable=True) as draft:
+                save_file({key: np.asarray(array, order="C") for key, array in arrays.items()}, draft)
             files[name] = {"file": file.name, "bytes": file.stat().st_size, "sha256": _sha256(file)}
         body = {"format": FORMAT, "version": VERSION, "kind": kind, "files": files, "state": state}
         body = json.loads(json.dumps(body))
-        draft = directory / f"{MANIFEST}-{generation}.draft"
-        written.append(draft)
-        draft.write_text(json.dumps({**body, "sha256": _body_sha256(body)}, indent=1) + "\n")
-        _sync(draft)
-        os.replace(draft, directory / MANIFEST)
+        manifest = json.dumps({**body, "sha256": _body_sha256(body)}, indent=1) + "\n"
+        write_whole(directory / MANIFEST, manifest, durable=True)
     except (OSError, SafetensorError) as error:
-        for file in written:
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
+        _remove(written)
         kept = "the last good checkpoint is kept" if (directory / MANIFEST).exists() else "nothing is kept"
         raise CheckpointError(f"cannot save {directory}: {error}; {kept}") from None
     with contextlib.suppress(OSError):
-        _sync(directory)
+        sync(directory)
     current = {entry["file"] for entry in files.values()}
-    for file in directory.iterdir():
-        if _generation(file) and _owner(file) in {MANIFEST, *tensors} and file.name not in current:
-            with contextlib.suppress(OSError):
-                file.unlink()
+    _remove(
+        file
+        for file in list(directory.iterdir())
+        if _generation(file) and _owner(file) in tensors and file.name not in current
+    )
 
 
 def read_checkpoint(
@@ -78,16 +75,36 @@ def read_checkpoint(
 ) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
     """State and tensors of the checkpoint in directory `path`, every byte checked.
 
-    only: the tensors to read, by their file's name; by default all of them.
+    only: the tensors to read, by their file's name; by default all of them. If it is replaced meanwhile, and the files
+    of the old one go, the new one is read.
     """
     directory = Path(path)
+    while True:
+        manifest = _read_manifest(directory)
+        try:
+            return _read(directory, manifest, kind, only)
+        except CheckpointError:
+            if _read_manifest(directory) == manifest:
+                raise
+
+
+def _read_manifest(directory: Path) -> bytes:
     manifest = directory / MANIFEST
     if not manifest.is_file():
         raise CheckpointError(f"{directory} holds no checkpoint: {MANIFEST} is missing")
     try:
-        body = json.loads(manifest.read_bytes())
+        return manifest.read_bytes()
     except OSError as error:
         raise CheckpointError(f"{manifest} cannot be read: {error}") from None
+
+
+def _read(
+    directory: Path, text: bytes, kind: str, only: Collection[str] | None
+) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
+    """The same, by this text of the manifest."""
+    manifest = directory / MANIFEST
+    try:
+        body = json.loads(text)
     except (ValueError, RecursionError):
         raise CheckpointError(f"{manifest} is damaged: it is not valid JSON") from None
     if not isinstance(body, dict) or body.get("format") != FORMAT:
@@ -110,27 +127,33 @@ def read_checkpoint(
         raise CheckpointError(f"{manifest} is not the manifest of an {FORMAT}: parts are missing") from None
     for name, entry in entries.items():
         file = directory / Path(entry["file"]).name
-        if not file.is_file():
-            raise CheckpointError(f"{file} is missing")
-        if file.stat().st_size != entry["bytes"]:
-            raise CheckpointError(f"{file} is damaged: {file.stat().st_size} bytes instead of {entry['bytes']}")
-        if _sha256(file) != entry["sha256"]:
-            raise CheckpointError(f"{file} is damaged: its checksum does not match")
         try:
+            if not file.is_file():
+                raise CheckpointError(f"{file} is missing")
+            if (size := file.stat().st_size) != entry["bytes"]:
+                raise CheckpointError(f"{file} is damaged: {size} bytes instead of {entry['bytes']}")
+            if _sha256(file) != entry["sha256"]:
+                raise CheckpointError(f"{file} is damaged: its checksum does not match")
             tensors[name] = load_file(file)
         except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             raise CheckpointError(f"{file} cannot be read: {error}") from None
     return state, tensors
 
 
+def _remove(files: Iterable[Path]) -> None:
+    for file in files:
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
 def _owner(file: Path) -> str:
-    """Name of the tensors, or the manifest, that a file of one generation belongs to."""
+    """Name of the tensors that are in a data file."""
     return file.name.rpartition("-")[0]
 
 
 def _generation(file: Path) -> int:
-    """Number of the checkpoint that a data file or a draft belongs to, 0 for any other file."""
-    match = re.fullmatch(r"[\w.]+-(\d+)\.(?:safetensors|draft)", file.name)
+    """Number of the checkpoint that a data file belongs to, 0 for any other file."""
+    match = re.fullmatch(r"[\w.]+-(\d+)\.safetensors", file.name)
     return int(match[1]) if match else 0
 
 
@@ -141,11 +164,3 @@ def _body_sha256(body: Mapping[str, Any]) -> str:
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from mfec import __version__
 from mfec.checkpoint import MANIFEST
 from mfec.config import A2CConfig, AgentConfig, DQNConfig, EnvConfig, RunConfig, VAEConfig
 from mfec.errors import MfecError
+from mfec.files import write_whole
 from mfec.toml import flat, to_toml
 
 EPISODES = ("frames", "episode", "return", "length_frames")
@@ -64,23 +64,21 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             for file, columns in ((self.episodes_file, EPISODES), (self.progress_file, PROGRESS)):
-                file.write_text(",".join(columns) + "\n")
-            self.write_config(config)
+                write_whole(file, ",".join(columns) + "\n")
+            self.write_config(config, durable=False)  # there is nothing to lose yet
         except OSError as error:
             raise RunDirectoryError(f"cannot begin a run in {self.path}: {error}") from None
 
-    def write_config(self, config: RunConfig) -> None:
-        """Write `config.toml`, atomically: a directory that has one is a run."""
-        draft = self.config_file.with_suffix(".toml.draft")
-        draft.write_text(to_toml({"mfec": __version__, **_settings(config)}))
-        os.replace(draft, self.config_file)
+    def write_config(self, config: RunConfig, *, durable: bool = True) -> None:
+        """Write `config.toml`, whole or not at all: a directory that has one is a run."""
+        write_whole(self.config_file, to_toml({"mfec": __version__, **_settings(config)}), durable=durable)
 
     def read_config(self) -> RunConfig:
         """The settings of the run."""
         if not self.config_file.is_file():
             raise RunDirectoryError(f"{self.path} is no run directory: config.toml is missing")
         try:
-            values = tomllib.loads(self.config_file.read_text())
+            values = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
             values.pop("mfec")
             tables: dict[str, Any] = {"environment": EnvConfig(**values.pop("environment"))}
             if values.get("algorithm", "mfec") == "mfec":
@@ -127,13 +125,13 @@ class RunDirectory:
         header, *rows = _read_lines(self.episodes_file)
         if len(rows) < games:
             raise RunDirectoryError(f"{self.episodes_file} has {len(rows)} games, the checkpoint {games}")
-        _replace_lines(self.episodes_file, [header, *rows[:games]])
+        _write_lines(self.episodes_file, [header, *rows[:games]])
         names, *cells = (line.split(",") for line in _read_lines(self.progress_file))
         known = [dict(zip(names, row, strict=True)) for row in cells if len(row) == len(names)]
         kept = [row for row in known if int(row["frames"]) <= frames]
         # A run that an earlier version began has fewer columns.
         lines = (",".join(row.get(name, "") for name in PROGRESS) for row in kept)
-        _replace_lines(self.progress_file, [",".join(PROGRESS), *lines])
+        _write_lines(self.progress_file, [",".join(PROGRESS), *lines])
 
     def episodes(self) -> dict[str, list[float]]:
         """The table of finished games, by column."""
@@ -175,10 +173,8 @@ def _read_lines(file: Path) -> list[str]:
     return file.read_text().splitlines()
 
 
-def _replace_lines(file: Path, lines: list[str]) -> None:
-    draft = file.with_suffix(".csv.draft")
-    draft.write_text("".join(line + "\n" for line in lines))
-    os.replace(draft, file)
+def _write_lines(file: Path, lines: list[str]) -> None:
+    write_whole(file, "".join(line + "\n" for line in lines), durable=True)
 
 
 def vae_config(values: dict[str, Any]) -> VAEConfig:

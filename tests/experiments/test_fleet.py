@@ -23,6 +23,7 @@ from mfec import MFEC
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig
 from mfec.experiments.fleet import Member, train_fleet
+from mfec.experiments.lock import locked
 from mfec.experiments.train import train as train_alone
 from mfec.run_directory import RunDirectory
 
@@ -108,6 +109,17 @@ def test_seeds_of_several_environments_of_which_one_was_begun_alone_with_exact_s
 
 
 # -- Runs that fail ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_another_process_trains_is_refused_and_the_others_go_on(carts, tmp_path, capsys):
+    with locked(tmp_path / "seed-0"):
+        assert train("CartPole-v1", *CART, "--seeds", "0", "1", out=tmp_path) == 1
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1] == "mfec: these runs failed: seed 0"
+    assert f"seed 0 failed: cannot begin a run in {tmp_path / 'seed-0'}: it is in use by process " in said.out
+    assert not (tmp_path / "seed-0").exists()
+    assert outcome(tmp_path / "seed-1") == outcome(carts / "seed-1")
+
 
 FAULTY = """
     import os, signal

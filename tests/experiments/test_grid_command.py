@@ -13,9 +13,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from imageio_ffmpeg import count_frames_and_secs
 
 from mfec.cli import main
 from mfec.experiments.launchers import saved_frames
+from mfec.experiments.video import Video
 from mfec.run_directory import RunDirectory
 
 from .conftest import Start
@@ -117,6 +119,26 @@ def test_asked_to_stop_all_runs_save_and_the_command_goes_on(tmp_path, start_pyt
         log = run.path / "log.txt"
         assert not had or f"going on from frame {had:,}" in log.read_text()  # one may not have begun
         assert outcome(run.path) == outcome(whole / run.path.relative_to(out))
+
+
+def test_stopped_while_it_films_it_leaves_no_half_video_and_films_when_it_goes_on(tmp_path, capsys, monkeypatch):
+    add, pictures = Video.add, 0
+
+    def stopped(video: Video, picture: object) -> None:
+        nonlocal pictures
+        pictures += 1
+        if pictures == 20:
+            raise KeyboardInterrupt
+        add(video, picture)
+
+    one = [*SHORT[:-4], "--seeds", "1", "--total-frames", "2000"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Video, "add", stopped)
+        assert reproduce(*one, out=tmp_path) == 130
+    place = tmp_path / PLACE / "seed-0"
+    assert not [file for file in place.iterdir() if file.suffix == ".mp4"]
+    assert reproduce(*one, out=tmp_path) == 0
+    assert count_frames_and_secs(place / "video.mp4")[0] > 20
 
 
 def test_runs_whose_grid_is_killed_save_and_stop(tmp_path, start_python: Start, whole):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,9 @@ from rich.console import Console
 from mfec.config import AgentConfig, DQNConfig, EnvConfig, RunConfig
 from mfec.experiments.grid import GridRun
 from mfec.experiments.launchers import HowToTrain, Job, State, saved_frames
-from mfec.experiments.launchers.claim import CLAIM, claimed
 from mfec.experiments.launchers.local import LocalGPULauncher, LocalLauncher
 from mfec.experiments.launchers.room import PROCESS_BYTES, bytes_needed
+from mfec.experiments.lock import LOCK, locked
 from mfec.experiments.train import train
 from mfec.experiments.train_grid import train_grid
 from mfec.run_directory import RunDirectory, RunDirectoryError
@@ -191,7 +191,7 @@ def test_a_run_whose_process_is_killed_fails_and_its_log_says_so(tmp_path):
     while not all(job.ended for job in jobs):
         launcher.watch(0.05)
         if not killed and RunDirectory(jobs[0].out).has_checkpoint:
-            os.kill(int((jobs[0].out / CLAIM).read_text().split()[1]), signal.SIGKILL)
+            os.kill(int((jobs[0].out / LOCK).read_text().split()[1]), signal.SIGKILL)
             killed = True
     launcher.close()
     assert [(job.state, job.reason) for job in jobs] == [
@@ -248,26 +248,9 @@ def test_a_senseless_number_of_jobs_is_refused(tmp_path, jobs):
 
 
 def test_two_grids_do_not_work_in_the_same_folder(tmp_path):
-    with claimed(tmp_path), pytest.raises(RunDirectoryError, match=rf"in use by process {os.getpid()} on "):
+    with locked(tmp_path), pytest.raises(RunDirectoryError, match=rf"in use by process {os.getpid()} on "):
         train_here(seeds_of(LAKE, 0), tmp_path)
     assert not (tmp_path / "grid.toml").exists()
-
-
-def test_a_claim_waits_for_the_one_before_it_and_ends_with_its_process(tmp_path):
-    ready = tmp_path / "ready"
-    child = os.fork()
-    if child == 0:  # claims, and is killed
-        with claimed(tmp_path):
-            ready.touch()
-            time.sleep(60)
-    while not ready.exists():
-        time.sleep(0.01)
-    with pytest.raises(RunDirectoryError, match=f"process {child} on "), claimed(tmp_path):
-        pass
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    with claimed(tmp_path, patience=10.0):
-        assert f"process {os.getpid()} on " in (tmp_path / CLAIM).read_text()
 
 
 def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
@@ -332,6 +315,6 @@ def test_a_fleet_whose_process_is_killed_fails_and_the_next_one_begins(tmp_path)
     runs = [run_of(replace(SEARCHED, total_frames=10**7), "long"), run_of(SEARCHED)]
     jobs = [Job(run, tmp_path / run.place) for run in runs]
     launcher = LocalGPULauncher(jobs=1, how=HOW, log=tmp_path / "fleets.txt")
-    watch_until(launcher, jobs, lambda: os.kill(int((jobs[0].out / CLAIM).read_text().split()[1]), signal.SIGKILL))
+    watch_until(launcher, jobs, lambda: [process.kill() for process in multiprocessing.active_children()])
     assert [job.state for job in jobs] == ["failed", "finished"]
     assert jobs[0].reason == f"the process of the fleet ended with status -9; see {tmp_path / 'fleets.txt'}"

@@ -21,8 +21,8 @@ from mfec.cli import main
 from mfec.config import AgentConfig, RunConfig
 from mfec.experiments.grid import Choices, GridRun, expand, read_experiment
 from mfec.experiments.launchers import HowToTrain, Job, saved_frames
-from mfec.experiments.launchers.claim import CLAIM
 from mfec.experiments.launchers.ray import RayLauncher, _train_task
+from mfec.experiments.lock import LOCK
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory
 
@@ -81,8 +81,8 @@ class Loss:
 
 
 def worker_of(run: RunDirectory) -> int:
-    """The process that has claimed the run's directory; 0 while there is none."""
-    words = (run.path / CLAIM).read_text().split() if (run.path / CLAIM).exists() else []
+    """The process that has locked the run's directory; 0 while there is none."""
+    words = (run.path / LOCK).read_text().split() if (run.path / LOCK).exists() else []
     return int(words[1]) if words else 0
 
 

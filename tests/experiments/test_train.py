@@ -31,7 +31,8 @@ from mfec.config import AgentConfig, EnvConfig, RunConfig
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
-from .stopping import CLOCKS, stopped_after
+from .conftest import Start
+from .stopping import CLOCKS, games_of, stopped_after, wait_for
 
 EPISODES_HEADER = "frames,episode,return,length_frames"
 PROGRESS_HEADER = (
@@ -452,6 +453,37 @@ def test_brackets_in_a_path_are_not_taken_for_colours(tmp_path):
     (out / "checkpoint").write_text("no directory, so it cannot be saved")
     with pytest.raises(Exception, match="cannot save"):
         quiet_train(replace(config, total_frames=500), out, resume=True, checkpoint_frames=100)
+
+
+# -- One process at a time --------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_is_refused_and_the_first_is_not_disturbed(tmp_path, start: Start, capsys):
+    arguments = ["FrozenLake-v1", "--capacity", "300", "--no-video", "--out"]
+    run = RunDirectory(tmp_path / "run")
+    process = start(*arguments, str(run.path), "--total-frames", "10000000", "--checkpoint-frames", "1000")
+    wait_for(lambda: run.has_checkpoint, process)
+    for resume in ([], ["--resume"]):
+        assert main(["train", *arguments, str(run.path), *resume]) == 1
+        assert f"{run.path}: it is in use by process {process.pid} on " in capsys.readouterr().err
+    assert main(["evaluate", str(run.path), "--episodes", "1"]) == 0  # whoever only looks is let in
+    assert main(["plot", str(run.path), "--out", str(tmp_path / "curve.png")]) == 0
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130
+    agent = MFEC.load(run.checkpoint)
+    assert main(["train", *arguments, str(tmp_path / "alone"), "--total-frames", str(agent.frames)]) == 0
+    assert run.episodes_file.read_bytes() == (tmp_path / "alone" / "episodes.csv").read_bytes()
+    assert games_of(run.path) == agent.games > 0
+
+
+def test_a_process_that_was_killed_is_no_obstacle_and_a_run_that_ended_leaves_no_lock(tmp_path, start: Start):
+    arguments = ["FrozenLake-v1", "--capacity", "300", "--no-video", "--out", str(tmp_path / "run")]
+    process = start(*arguments, "--total-frames", "10000000")
+    wait_for(lambda: games_of(tmp_path / "run") > 0, process)
+    process.kill()
+    process.wait()
+    assert main(["train", *arguments, "--total-frames", "500", "--resume"]) == 0
+    assert not [file for file in (tmp_path / "run").iterdir() if file.name.startswith(".")]
 
 
 # -- Stopping ---------------------------------------------------------------------------------------------------------

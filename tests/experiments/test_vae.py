@@ -21,6 +21,7 @@ from mfec.embeddings.vae import Architecture
 from mfec.embeddings.vae.files import read_network
 from mfec.embeddings.vae.training import Trainer
 from mfec.experiments import vae as experiments_vae
+from mfec.experiments.lock import locked
 from mfec.experiments.vae_directory import VAEDirectory
 
 from .. import dots  # noqa: F401 (it registers Dots-v0)
@@ -321,6 +322,18 @@ def test_numbers_out_of_range_are_refused(tmp_path, capsys, settings, message):
 def test_it_needs_an_environment(capsys):
     assert main(["vae", "train"]) == 1
     assert refused(capsys) == "name an environment to train on; `mfec envs` lists them"
+
+
+def test_a_directory_that_another_process_trains_in_is_refused(dots_vae, tmp_path, capsys):
+    with locked(tmp_path / "vae"):
+        assert train(out=tmp_path / "vae") == 1
+        assert f"cannot train a VAE in {tmp_path / 'vae'}: it is in use by process " in capsys.readouterr().err
+    with locked(tmp_path / "data"):
+        assert train("--data", str(tmp_path / "data"), out=tmp_path / "vae") == 1
+        assert f"cannot collect frames in {tmp_path / 'data'}: it is in use by process " in capsys.readouterr().err
+    with locked(dots_vae):  # frames that are complete are only read
+        assert train("--data", str(dots_vae), out=tmp_path / "other") == 0
+    assert networks(tmp_path / "other") == networks(dots_vae)
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path, capsys):

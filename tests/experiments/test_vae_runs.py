@@ -25,10 +25,11 @@ from mfec.embeddings import VAE
 from mfec.embeddings.vae.training import Trainer
 from mfec.experiments import vae as experiments_vae
 from mfec.experiments.fleet import Member, train_fleet
+from mfec.experiments.lock import locked
 from mfec.experiments.stopping import Stopped
 from mfec.experiments.train import train
 from mfec.experiments.vae_directory import VAEDirectoryError
-from mfec.run_directory import RunDirectory
+from mfec.run_directory import RunDirectory, RunDirectoryError
 
 from .stopping import games_of, outcome, stopped_after, wait_for
 
@@ -254,6 +255,18 @@ def test_in_a_fleet_it_is_the_run_alone(own, tmp_path):
     games, _, _, tensors = outcome(tmp_path)
     assert (games, tensors) == (outcome(own)[0], outcome(own)[3])
     assert VAE.load(tmp_path).digest == VAE.load(own).digest
+
+
+def test_one_that_another_process_trains_is_refused_before_its_vae_is_trained(tmp_path):
+    with locked(tmp_path / "run"):
+        member = Member("only", OWN, tmp_path / "run")
+        said = io.StringIO()
+        train_fleet([member], console=Console(file=said, width=300))
+        assert (member.outcome, "in use by process" in member.reason) == ("failed", True)
+        assert member.reason in said.getvalue()
+    with locked(tmp_path / "run" / "vae"), pytest.raises(RunDirectoryError, match="in use by process"):
+        begin(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_draws_the_vae_of_the_run(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from mfec.envs import make_env
+from mfec.errors import MfecError
 from mfec.experiments.video import Video
 
 
@@ -87,4 +89,46 @@ def test_what_is_no_colour_picture_is_refused(tmp_path, picture):
 
 def test_a_film_without_pictures_is_no_file(tmp_path):
     Video(tmp_path / "film.mp4", Colours({})).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- Films that are not finished --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_film_that_is_stopped_leaves_the_one_before_it(tmp_path, error):
+    film = tmp_path / "film.mp4"
+    film.write_text("before")
+    with pytest.raises(error), Video(film, Colours({})) as video:  # noqa: PT012
+        for _ in range(60):
+            video.add(np.zeros((400, 600, 3), np.uint8))
+        raise error
+    assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]
+    assert film.read_text() == "before"
+
+
+def test_a_film_that_is_finished_stays_whatever_comes_after_it(tmp_path):
+    with pytest.raises(KeyboardInterrupt), Video(tmp_path / "film.mp4", Colours({})) as video:  # noqa: PT012
+        video.add(np.zeros((400, 600, 3), np.uint8))
+        video.close()
+        raise KeyboardInterrupt
+    assert len(decode(tmp_path / "film.mp4")[1]) == 1
+
+
+@pytest.mark.parametrize("limit", [0, 10_000, 60_000])
+def test_on_a_full_disk_there_is_no_film_and_a_sentence_without_the_encoders_command(tmp_path, capfd, limit):
+    """ffmpeg stops at once, on the way, or when it finishes the file, which it does not say."""
+    noise = np.random.default_rng(0).integers(0, 256, (3, 400, 600, 3), dtype=np.uint8)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        with pytest.raises(MfecError) as error, Video(tmp_path / "film.mp4", Colours({})) as video:  # noqa: PT012
+            for picture in noise:
+                video.add(picture)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(error.value).startswith(f"cannot write {tmp_path / 'film.mp4'}: ")
+    assert "\n" not in str(error.value)
+    assert "libx264" not in str(error.value)
+    assert capfd.readouterr().err == ""
     assert list(tmp_path.iterdir()) == []

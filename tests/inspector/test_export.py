@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.errors import MfecError
 from mfec.experiments.train import train
 from mfec.history.frame_codec import unpack_frames
 from mfec.inspector.answers import ANSWERS
@@ -307,7 +308,7 @@ def test_a_file_is_replaced_and_nothing_else_is_left(inspection, whole, tmp_path
 ])  # fmt: skip
 def test_places_where_no_page_can_be(inspection, tmp_path, name, max_mb, sentence):
     (tmp_path / "folder.html").mkdir()
-    with pytest.raises(ExportError, match=sentence):
+    with pytest.raises(MfecError, match=sentence):
         export_game(inspection, 0, tmp_path / name, max_mb=max_mb)
 
 
@@ -316,7 +317,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing(inspection, tmp_path, monk
         raise OSError("No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(ExportError, match="No space left on device"):
+    with pytest.raises(MfecError, match="No space left on device"):
         export_game(inspection, 0, tmp_path / "page.html", max_mb=100)
     assert list(tmp_path.iterdir()) == []
 

@@ -310,6 +310,6 @@ def _film(directory: RunDirectory, seed: int, console: Console) -> None:
     try:
         evaluate_run(directory, episodes=1, seed=seed, video=directory.video)
         said = f"video: {directory.video}"
-    except (ImportError, TypeError, ValueError) as error:
+    except (MfecError, ImportError, OSError, TypeError, ValueError) as error:  # the run itself is finished
         said = f"no video: {error}"
     console.print(said, highlight=False, markup=False, soft_wrap=True)

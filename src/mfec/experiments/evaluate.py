@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +17,7 @@ from mfec.agent import MFEC
 from mfec.config import AgentConfig, DeviceName, RunConfig
 from mfec.envs import make_env
 from mfec.envs.spaces import actions_of
-from mfec.experiments.video import Video
+from mfec.experiments.video import Video, check_video
 from mfec.run_directory import RunDirectory, RunDirectoryError
 from mfec.statistics import mean, standard_error
 
@@ -71,6 +72,8 @@ def evaluate_run(
         raise ValueError(f"episodes must be at least 1, not {episodes}")
     if epsilon is not None and not 0.0 <= epsilon <= 1.0:
         raise ValueError(f"epsilon must lie between 0 and 1, not {epsilon}")
+    if video:
+        check_video(video)
     config = directory.read_config()
     if not directory.has_checkpoint:
         raise RunDirectoryError(f"{directory.path} has no checkpoint yet: nothing to evaluate")
@@ -83,13 +86,13 @@ def evaluate_run(
     chooser, dice = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
     load = _mfec if config.algorithm == "mfec" else _baseline
     play, own_epsilon = load(directory, config, env, epsilon, chooser, device)
-    film = Video(video, env) if video else None
 
     evaluations = []
     if random:
         low, n = int(actions.start), int(actions.n)
         evaluations.append(_play(env, lambda *_: low + int(dice.integers(n)), "random", 1.0, episodes, seed, None))
-    evaluations.append(_play(env, play, "agent", own_epsilon, episodes, seed, film))
+    with Video(video, env) if video else contextlib.nullcontext() as film:
+        evaluations.append(_play(env, play, "agent", own_epsilon, episodes, seed, film))
     return evaluations
 
 

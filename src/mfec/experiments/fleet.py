@@ -9,6 +9,7 @@ Runs have their own processes because the emulator holds Python's lock while it 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import multiprocessing
@@ -25,15 +26,16 @@ from typing import Any
 
 from rich.console import Console
 
-from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, RunConfig
+from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, DeviceName, RunConfig
 from mfec.device.service import PipeChannel, Service
 from mfec.errors import MfecError
 from mfec.experiments.display import LOG, LogTo, Progress
 from mfec.experiments.fleet_display import FleetDisplay
+from mfec.experiments.lock import locked
 from mfec.experiments.ram import refuse_what_cannot_fit
 from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS, Stopped, hear_at_once, passing_on, start_unheard
 from mfec.experiments.vae import train_own_vaes
-from mfec.run_directory import RunDirectory
+from mfec.run_directory import RunDirectory, RunDirectoryError
 
 REPORT_SECONDS = 0.5  # between two reports of a run's progress
 IDLE_SECONDS = 0.02  # without a look-up, after which this process rests between two glances
@@ -59,10 +61,11 @@ def train_fleet(
     frames_limit_gb: float = FRAMES_LIMIT_GB,
     ignore_memory_limit: bool = False,
     console: Console | None = None,
+    patience: float = 0.0,
 ) -> None:
     """Train all runs at once on the device of their settings; what became of each stands in `members`.
 
-    A run that fails is reported, and the others go on.
+    A run that fails is reported, and the others go on. patience: as for `train`.
     """
     console = console or Console()
     devices = {member.config.agent.device for member in members}
@@ -71,22 +74,45 @@ def train_fleet(
     device = devices.pop()
     service = Service(device)
     refuse_what_cannot_fit([member.config for member in members], console, ignore=ignore_memory_limit)
-    runs = [(member.config, RunDirectory(member.out)) for member in members if member.config.trains_vae]
-    begin_with_vae = [(config, directory) for config, directory in runs if not directory.has_checkpoint]
-    if begin_with_vae:
-        try:
-            train_own_vaes(begin_with_vae, device=device, resume=resume, console=console)
-        except Stopped:
-            for member in members:
-                member.outcome = "stopped"
-            return
+    try:
+        _train_own_vaes(members, device, resume, console, patience)
+    except Stopped:
+        for member in members:
+            member.outcome = "stopped" if member.outcome == "running" else member.outcome
+        return
+    left = [member for member in members if member.outcome == "running"]
     options = {
         "resume": resume,
         "checkpoint_frames": checkpoint_frames,
         "keep_frames": keep_frames,
         "frames_limit_gb": frames_limit_gb,
+        "patience": patience,
     }
-    _Fleet(members, service, console).train(options)
+    if left:
+        _Fleet(left, service, console).train(options)
+
+
+def _train_own_vaes(
+    members: Sequence[Member], device: DeviceName, resume: bool, console: Console, patience: float
+) -> None:
+    """Train the VAEs of runs that begin with one, side by side in this process, which has their directories to itself.
+
+    A run whose directory cannot be had fails here; afterwards the process of each run locks its own.
+    """
+    runs = []
+    with contextlib.ExitStack() as locks:
+        for member in members:
+            directory = RunDirectory(member.out)
+            if not member.config.trains_vae or directory.has_checkpoint:
+                continue
+            try:
+                locks.enter_context(locked(directory.path, patience=patience))
+                runs.append((member.config, directory))
+            except RunDirectoryError as error:
+                member.outcome, member.reason = "failed", str(error)
+                console.print(f"{member.name} failed: {error}", highlight=False, markup=False, soft_wrap=True)
+        if runs:
+            train_own_vaes(runs, device=device, resume=resume, console=console)
 
 
 class _Fleet:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import shutil
 import time
 from pathlib import Path
@@ -22,8 +22,10 @@ from mfec.envs.lanes import make_lanes
 from mfec.envs.random_play import RandomPlay
 from mfec.errors import MfecError
 from mfec.experiments.display import Line, show_time
+from mfec.experiments.lock import locked
 from mfec.experiments.ram import show_bytes
 from mfec.experiments.stopping import Stopped
+from mfec.files import write_whole
 from mfec.toml import flat
 
 SAVE_SECONDS = 15.0
@@ -35,11 +37,20 @@ class FramesError(MfecError):
 
 
 def collect_frames(
-    env: str, environment: EnvConfig, frames: int, seed: int, directory: Path, *, console: Console, stop: list[int]
+    env: str,
+    environment: EnvConfig,
+    frames: int,
+    seed: int,
+    directory: Path,
+    *,
+    console: Console,
+    stop: list[int],
+    lock: bool = True,
 ) -> NDArray[np.uint8]:
     """The observations of so many frames under a random policy, a memory map of `directory/frames.npy`.
 
     What lies there already is used, and added to where it is not complete. `stop`: fills when it is time to stop.
+    lock: unless the directory is locked already; frames that are complete are used without.
     """
     play = RandomPlay(env, environment, np.random.SeedSequence([seed, TRAINING]))
     check_pictures(play.observation_space)
@@ -51,24 +62,26 @@ def collect_frames(
         "shape": list(shape),
     }
     file, progress = directory / "frames.npy", directory / "frames.json"
-    if not progress.exists():
-        _refuse_full_disk(directory, shape)
-        directory.mkdir(parents=True, exist_ok=True)
-        stored: NDArray[np.uint8] = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
-        done = 0
-    else:
-        done, then = _read(progress, about)
-        if not file.is_file():
-            raise FramesError(f"{file} is missing: remove {progress.name} to collect the frames again")
-        stored = _open(file, shape, "r" if done == shape[0] else "r+")
-        if done == shape[0]:
-            console.print(f"frames: {file}, collected before", highlight=False, markup=False, soft_wrap=True)
-            return stored
-        try:
-            play.restore(then)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FramesError(f"{progress} cannot be read: {error!r}") from None
-    _collect(play, stored, done, about, progress, console, stop)
+    complete = progress.exists() and _read(progress, about)[0] == shape[0]
+    with locked(directory, "collect frames") if lock and not complete else contextlib.nullcontext():
+        if not progress.exists():
+            _refuse_full_disk(directory, shape)
+            directory.mkdir(parents=True, exist_ok=True)
+            stored: NDArray[np.uint8] = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=shape)
+            done = 0
+        else:
+            done, then = _read(progress, about)
+            if not file.is_file():
+                raise FramesError(f"{file} is missing: remove {progress.name} to collect the frames again")
+            stored = _open(file, shape, "r" if done == shape[0] else "r+")
+            if done == shape[0]:
+                console.print(f"frames: {file}, collected before", highlight=False, markup=False, soft_wrap=True)
+                return stored
+            try:
+                play.restore(then)
+            except (KeyError, TypeError, ValueError, IndexError) as error:
+                raise FramesError(f"{progress} cannot be read: {error!r}") from None
+        _collect(play, stored, done, about, progress, console, stop)
     return _open(file, shape, "r")
 
 
@@ -96,7 +109,8 @@ def _collect(
             complete = done == len(stored)
             if complete or stop or time.perf_counter() - saved_at > SAVE_SECONDS:
                 stored.flush()  # type: ignore[attr-defined]
-                _write(progress, {"about": about, "done": done, "play": None if complete else play.state()})
+                state = {"about": about, "done": done, "play": None if complete else play.state()}
+                write_whole(progress, json.dumps(state))
                 saved_at = time.perf_counter()
             speed = line.speed(done, done=complete)
             if speed is not None:
@@ -159,9 +173,3 @@ def _read(progress: Path, about: dict[str, Any]) -> tuple[int, Any]:
     if not isinstance(done, int) or not 0 <= done <= about["shape"][0]:
         raise FramesError(f"{progress} cannot be read: it speaks of {done} frames of {about['shape'][0]}")
     return done, then
-
-
-def _write(progress: Path, state: dict[str, Any]) -> None:
-    draft = progress.with_suffix(".json.draft")
-    draft.write_text(json.dumps(state))
-    os.replace(draft, progress)

@@ -22,6 +22,7 @@ from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
 from mfec.experiments.frames import observation_space
+from mfec.experiments.lock import locked
 from mfec.experiments.ram import refuse_replay_that_cannot_fit, refuse_what_cannot_fit
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
@@ -49,11 +50,13 @@ def train(
     console: Console | None = None,
     device: Channel | None = None,
     display: RunDisplay | None = None,
+    patience: float = 0.0,
 ) -> RunDirectory:
-    """Train, or go on training, an agent in the run directory `out`.
+    """Train, or go on training, an agent in the run directory `out`, which no other process trains in meanwhile.
 
     keep_frames: keep frames of MFEC's episodes for `mfec inspect`, at most `frames_limit_gb` gigabytes of them.
     device: the way to a device that other runs share, instead of one of its own; display: instead of the terminal.
+    patience: seconds to wait for another process that trains in the directory, before it is an error.
     """
     if checkpoint_frames < 1:
         raise ValueError(f"checkpoint_frames must be at least 1, not {checkpoint_frames}")
@@ -62,6 +65,26 @@ def train(
     picture = picture_to_keep(config) if keep_frames else None
     console = console or Console()
     directory = RunDirectory(out)
+    limits = checkpoint_frames, frames_limit_gb, ignore_memory_limit
+    with locked(directory.path, patience=patience):
+        _train(config, directory, resume, picture, *limits, console, device, display)
+    return directory
+
+
+def _train(
+    config: RunConfig,
+    directory: RunDirectory,
+    resume: bool,
+    picture: tuple[int, ...] | None,
+    checkpoint_frames: int,
+    frames_limit_gb: float,
+    ignore_memory_limit: bool,
+    console: Console,
+    device: Channel | None,
+    display: RunDisplay | None,
+) -> None:
+    """The same in a directory that is locked."""
+    out = directory.path
     if directory.exists and not resume:
         raise RunDirectoryError(f"{out} already holds a run: --resume goes on with it, or choose another --out")
     begin = _begin if config.algorithm == "mfec" else _begin_baseline
@@ -69,7 +92,7 @@ def train(
     if agent.frames >= config.total_frames:
         said = f"{out} has all of its {config.total_frames:,} frames"
         console.print(said, highlight=False, markup=False, soft_wrap=True)
-        return directory
+        return
 
     history = _history(agent, directory, picture, frames_limit_gb) if isinstance(agent, MFEC) else None
     with stop_signals() as stop, display or Display(config.total_frames, console) as shown:
@@ -82,7 +105,6 @@ def train(
             raise
         finally:
             recorder.close()
-    return directory
 
 
 def _begin(

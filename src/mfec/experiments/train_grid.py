@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +11,9 @@ from rich.console import Console
 from mfec.experiments.grid import GridRun
 from mfec.experiments.grid_display import GridDisplay
 from mfec.experiments.launchers import OWN, Job, Launcher, look_at
-from mfec.experiments.launchers.claim import claimed
+from mfec.experiments.lock import locked
 from mfec.experiments.stopping import passing_on
+from mfec.files import write_whole
 from mfec.run_directory import RunDirectoryError
 
 GRID = "grid.toml"  # what was asked for
@@ -35,8 +35,8 @@ def train_grid(
         requests += 1
 
     _make(out / OWN)
-    with contextlib.closing(launcher), passing_on(ask), claimed(out):
-        _write(out / GRID, asked)
+    with contextlib.closing(launcher), passing_on(ask), locked(out, "begin a grid"):
+        write_whole(out / GRID, asked)
         for job in jobs:
             look_at(job)
         with GridDisplay(jobs, console or Console()) as display:
@@ -57,9 +57,3 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunDirectoryError(f"cannot begin a grid in {folder.parent}: {error}") from None
-
-
-def _write(file: Path, text: str) -> None:
-    draft = file.with_suffix(".draft")
-    draft.write_text(text)
-    os.replace(draft, file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from mfec.embeddings.vae import NEEDS_TORCH, Architecture
 from mfec.embeddings.vae.files import write_network
 from mfec.experiments.display import Line, show_time
 from mfec.experiments.frames import collect_frames, delete_frames, observation_space
+from mfec.experiments.lock import locked
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.vae_directory import VAEDirectory, VAEDirectoryError, VAEJob, vae_of_run
 from mfec.run_directory import RunDirectory
@@ -33,18 +35,30 @@ KIND = "vae training"
 def train_vaes(
     jobs: Sequence[VAEJob], *, device: DeviceName = "cpu", resume: bool = False, console: Console | None = None
 ) -> None:
-    """Collect frames, train, and write the networks of all jobs; on a GPU they are trained side by side."""
+    """Collect frames, train, and write the networks of all jobs; on a GPU they are trained side by side.
+
+    No other process trains in their directories meanwhile.
+    """
     console = console or Console()
     refuse_missing_device(device)
     for job in jobs:
         _refuse_what_is_no_picture(job)
-    for job in jobs:
-        VAEDirectory(job.out).begin(job, resume=resume)
-    with stop_signals() as stop:
+    with contextlib.ExitStack() as locks:
+        for job in jobs:
+            locks.enter_context(locked(job.out, "train a VAE"))
+            VAEDirectory(job.out).begin(job, resume=resume)
+        stop = locks.enter_context(stop_signals())
         left = [job for job in jobs if not _is_done(job, console)]
         frames = [
             collect_frames(
-                job.env, job.environment, job.config.frames, job.seed, job.data or job.out, console=console, stop=stop
+                job.env,
+                job.environment,
+                job.config.frames,
+                job.seed,
+                job.data or job.out,
+                console=console,
+                stop=stop,
+                lock=job.data is not None and job.data.resolve() != job.out.resolve(),
             )
             for job in left
         ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from mfec.canonical_names import canonical_name
 from mfec.config import EnvConfig, RunConfig, VAEConfig
 from mfec.embeddings.vae import shipped_names
 from mfec.errors import MfecError
+from mfec.files import write_whole
 from mfec.run_directory import RunDirectory, vae_config
 from mfec.toml import flat, to_toml
 
@@ -119,21 +119,15 @@ class VAEDirectory:
     def write_costs(self, rows: Sequence[tuple[float, ...]]) -> None:
         """Write the table of costs, atomically."""
         lines = [",".join(LOSS), *(",".join(f"{number:.10g}" for number in row) for row in rows)]
-        _replace(self.loss_file, "\n".join(lines) + "\n")
+        write_whole(self.loss_file, "\n".join(lines) + "\n")
 
     def _read_config(self) -> dict[str, Any]:
         try:
-            settings = tomllib.loads(self.config_file.read_text())
+            settings = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
             vae_config(settings["recipe"])
             return {**settings, "env": canonical_name(settings["env"])}
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise VAEDirectoryError(f"{self.config_file} is not that of a VAE: {error}") from None
 
     def _write_config(self, job: VAEJob) -> None:
-        _replace(self.config_file, to_toml({"mfec": __version__, **job.settings()}))
-
-
-def _replace(file: Path, text: str) -> None:
-    draft = file.with_name(f"{file.name}.draft")
-    draft.write_text(text)
-    os.replace(draft, file)
+        write_whole(self.config_file, to_toml({"mfec": __version__, **job.settings()}))

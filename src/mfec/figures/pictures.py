@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mfec.files import check_writable, whole_file
 from mfec.run_directory import RunDirectoryError
 from mfec.statistics import FEWEST_SEEDS
 
@@ -36,14 +37,15 @@ def draw_error(axes: Axes, x: float, middle: float, error: float, seeds: int, *,
 
 
 def check_kind(out: Path) -> None:
-    """Refuse a file name that says nothing of a picture."""
+    """Refuse a file name that says nothing of a picture, and a place where none can be written."""
     if out.suffix.lower() not in KINDS:
         raise RunDirectoryError(f"cannot draw {out}: a picture ends in {', '.join(KINDS)}")
+    check_writable(out)
 
 
 def save_figure(figure: Figure, out: Path) -> Path:
     """Write a figure; the ending of the name says which kind of picture (png, pdf, svg)."""
     check_kind(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=150)
+    with whole_file(out) as draft:
+        figure.savefig(draft, dpi=150)
     return out

@@ -13,6 +13,7 @@ from mfec.figures.literature import ALGORITHMS, SCORES_AT, bounds, published_ove
 from mfec.figures.scores import frames_reached, scores_at
 from mfec.figures.table_entries import AT_FRAMES, PUBLISHED, RUNS, Entry, grids_of
 from mfec.figures.tidy import check_ending, save
+from mfec.files import write_whole
 from mfec.run_directory import RunDirectory
 from mfec.statistics import human_normalised, interquartile_mean, mean, standard_error, stratified_bootstrap
 
@@ -53,8 +54,7 @@ def write_table(runs: Sequence[RunDirectory], out: Path) -> Path:
     check_ending(out, ".md")
     entries = table(runs)
     if out.suffix.lower() == ".md":
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(to_markdown(grids_of(entries)), encoding="utf-8")
+        write_whole(out, to_markdown(grids_of(entries)))
         return out
     rows = [{**asdict(entry), "seeds": entry.seeds or ""} for entry in entries]
     return save(out, rows, lambda: to_picture(grids_of(entries)))

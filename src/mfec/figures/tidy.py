@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mfec.figures.lines import FigureError
 from mfec.figures.pictures import KINDS, save_figure
+from mfec.files import check_writable, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,10 +19,14 @@ Row = dict[str, str | int | float]
 
 
 def check_ending(out: Path, *more: str) -> None:
-    """Refuse a file name that is neither that of a picture nor of a table; `more` are endings besides .csv."""
+    """Refuse a file name that is neither that of a picture nor of a table, and a place where no file can be written.
+
+    more: endings of tables besides .csv.
+    """
     if out.suffix.lower() not in (*KINDS, ".csv", *more):
         tables = " or ".join((".csv", *more))
         raise FigureError(f"cannot write {out}: a picture ends in {', '.join(KINDS)}, its numbers in {tables}")
+    check_writable(out)
 
 
 def save(out: Path, rows: Sequence[Row], draw: Callable[[], Figure]) -> Path:
@@ -29,8 +34,7 @@ def save(out: Path, rows: Sequence[Row], draw: Callable[[], Figure]) -> Path:
     check_ending(out)
     if out.suffix.lower() != ".csv":
         return save_figure(draw(), out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("w", newline="") as file:
+    with whole_file(out) as draft, draft.open("w", newline="") as file:
         table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         table.writeheader()
         table.writerows({name: _cell(value) for name, value in row.items()} for row in rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mfec.errors import MfecError
+from mfec.files import check_writable, write_whole
 from mfec.inspector import MAX_MB
 from mfec.inspector.answers import (
     GAME,
@@ -56,8 +56,7 @@ def check_export(out: Path, max_mb: float) -> None:
         raise ExportError(f"cannot write {out}: a page ends in .html")
     if not out.parent.is_dir():
         raise ExportError(f"cannot write {out}: there is no directory {out.parent}")
-    if out.is_dir():
-        raise ExportError(f"cannot write {out}: it is a directory")
+    check_writable(out)
     if not max_mb > 0:
         raise ExportError(f"a page of {max_mb:g} megabytes cannot be: --max-mb must be above 0")
 
@@ -73,13 +72,7 @@ def export_game(
     inspection.finish(game)
     page = _Page(inspection, game, max_mb, tell)
     html = page.write()
-    draft = out.with_name(f"{out.name}.draft")
-    try:
-        draft.write_bytes(html)
-        os.replace(draft, out)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise ExportError(f"cannot write {out}: {error.strerror or error}") from None
+    write_whole(out, html)
     return Exported(out, len(html), page.left_out)
 
 

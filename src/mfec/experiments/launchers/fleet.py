@@ -18,12 +18,10 @@ from mfec.device import free_on_device
 from mfec.experiments.fleet import Member, train_fleet
 from mfec.experiments.launchers import LOG, HowToTrain, Job
 from mfec.experiments.launchers.child import be_child, end_children, start_child
-from mfec.experiments.launchers.claim import claimed
 from mfec.experiments.launchers.one_run import PATIENCE_SECONDS, in_a_line
 from mfec.experiments.launchers.room import report_of
 from mfec.experiments.ram import RamReport
 from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS
-from mfec.run_directory import RunDirectoryError
 
 
 class FleetLauncher:
@@ -136,31 +134,30 @@ def _what_fits(members: Sequence[Member]) -> list[Member]:
 
 def _train(members: Sequence[Member], how: HowToTrain, log: TextIO) -> None:
     """Train these members at once; whatever happens, each has an outcome."""
-    with contextlib.ExitStack() as claims:
-        ready = []
-        for member in members:
-            try:
-                member.out.mkdir(parents=True, exist_ok=True)
-                claims.enter_context(claimed(member.out, patience=PATIENCE_SECONDS))
-                ready.append(member)
-            except (OSError, RunDirectoryError) as error:
-                member.outcome, member.reason = "failed", str(error)
+    ready = []
+    for member in members:
         try:
-            if ready:
-                train_fleet(
-                    ready,
-                    resume=True,
-                    checkpoint_frames=how.checkpoint_frames,
-                    ignore_memory_limit=how.ignore_memory_limit,
-                    console=Console(file=_Logs(ready, log), width=200),
-                )
-        except KeyboardInterrupt:
-            for member in ready:
-                member.outcome = "stopped at once" if member.outcome == "running" else member.outcome
-        except Exception as error:
-            traceback.print_exc(file=log)
-            for member in ready:
-                member.outcome, member.reason = "failed", in_a_line(error)
+            member.out.mkdir(parents=True, exist_ok=True)
+            ready.append(member)
+        except OSError as error:
+            member.outcome, member.reason = "failed", f"cannot begin a run in {member.out}: {error}"
+    try:
+        if ready:
+            train_fleet(
+                ready,
+                resume=True,
+                checkpoint_frames=how.checkpoint_frames,
+                ignore_memory_limit=how.ignore_memory_limit,
+                console=Console(file=_Logs(ready, log), width=200),
+                patience=PATIENCE_SECONDS,
+            )
+    except KeyboardInterrupt:
+        for member in ready:
+            member.outcome = "stopped at once" if member.outcome == "running" else member.outcome
+    except Exception as error:
+        traceback.print_exc(file=log)
+        for member in ready:
+            member.outcome, member.reason = "failed", in_a_line(error)
     for member in members:
         with contextlib.suppress(OSError), (member.out / LOG).open("a") as own:
             own.write(f"-- {member.outcome}\n{member.reason}\n".rstrip("\n") + "\n")

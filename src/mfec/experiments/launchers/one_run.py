@@ -20,7 +20,6 @@ from mfec.errors import MfecError
 from mfec.experiments.display import LOG as MESSAGES
 from mfec.experiments.display import LogTo
 from mfec.experiments.launchers import LOG, HowToTrain, State
-from mfec.experiments.launchers.claim import claimed
 from mfec.experiments.stopping import Stopped, handled
 
 # An orphan of a grid that was killed needs seconds to save; the lock of a node that died, a minute and a half on NFS.
@@ -48,7 +47,7 @@ def train_one(config: RunConfig, out: Path, how: HowToTrain) -> tuple[State, str
 def _train(config: RunConfig, out: Path, how: HowToTrain, log: TextIO) -> tuple[State, str]:
     try:
         # While there is nothing to save, a request to stop is heeded at once; then the training itself listens.
-        with handled(_stop), claimed(out, patience=PATIENCE_SECONDS):
+        with handled(_stop):
             from mfec.experiments.train import train
 
             train(
@@ -59,6 +58,7 @@ def _train(config: RunConfig, out: Path, how: HowToTrain, log: TextIO) -> tuple[
                 ignore_memory_limit=how.ignore_memory_limit,
                 console=Console(file=log, width=200),
                 display=LogDisplay(log),
+                patience=PATIENCE_SECONDS,
             )
     except Stopped:
         return "stopped", ""

@@ -20,12 +20,13 @@ from typing import Any
 from mfec.config import RunConfig
 from mfec.errors import MfecError
 from mfec.experiments.launchers import OWN, HowToTrain, Job, State
-from mfec.experiments.launchers.claim import CLAIM
 from mfec.experiments.launchers.local_ray import LocalRay, prepare_environment
 from mfec.experiments.launchers.one_run import in_a_line, train_one
 from mfec.experiments.launchers.room import bytes_needed
+from mfec.experiments.lock import LOCK
 from mfec.experiments.ram import physical_ram, show_bytes
 from mfec.experiments.stopping import STOP_SIGNALS
+from mfec.files import write_whole
 
 LOST_WORKERS = 20  # that a run survives; more of them are no accident
 LOOK_SECONDS = 1.0  # between two looks for runs that have begun
@@ -55,7 +56,7 @@ class RayLauncher:
         self._how = how
         self._resources = {"num_cpus": cpus_per_run, "num_gpus": gpus_per_run}
         self._jobs: dict[Any, Job] = {}  # by the reference to what its task will return
-        self._claims: dict[str, str] = {}  # who had claimed a run's directory when it was last looked at
+        self._users: dict[str, str] = {}  # who had locked a run's directory when it was last looked at
         self._looked_at = 0.0
         self._stopping = False
         self._token = secrets.token_hex(16)
@@ -67,7 +68,7 @@ class RayLauncher:
         """Take these jobs on; Ray begins them where there is room."""
         if not jobs:
             return
-        _token_file(self._out).write_text(self._token)
+        write_whole(_token_file(self._out), self._token)
         self._connect()
         for job in jobs:
             self._submit(job)
@@ -131,7 +132,7 @@ class RayLauncher:
             memory = {"memory": needs}
         options = {**self._resources, **memory, "max_calls": 1, "max_retries": LOST_WORKERS, "name": job.run.name}
         train = self._ray.remote(**options)(_train_task)
-        self._claims[job.run.name] = _read(job.out / CLAIM)
+        self._users[job.run.name] = _read(job.out / LOCK)
         threads = max(1, int(self._resources["num_cpus"]))
         reference = train.remote(config, self._out, job.run.place, self._how, self._token, threads)
         self._jobs[reference] = job
@@ -140,15 +141,15 @@ class RayLauncher:
         return int(max(node["Resources"].get("memory", 0) for node in self._ray.nodes() if node["Alive"]))
 
     def _look_for_workers(self) -> list[str]:
-        """See which runs have a worker, by who has claimed their directories; what there is to say about it."""
+        """See which runs have a worker, by who has locked their directories; what there is to say about it."""
         said = []
         for job in self._jobs.values():
-            claim = _read(job.out / CLAIM)
-            if claim and claim != self._claims[job.run.name]:  # there is nothing in it while it changes
+            user = _read(job.out / LOCK)
+            if user and user != self._users[job.run.name]:
                 if job.state == "running":
-                    said.append(f"{job.run.name}: its worker was lost, it goes on in {claim}")
+                    said.append(f"{job.run.name}: its worker was lost, it goes on in {user}")
                 job.state = "running"
-                self._claims[job.run.name] = claim
+                self._users[job.run.name] = user
         return said
 
     def _ended(self, reference: Any) -> None:

@@ -22,6 +22,7 @@ from mfec.figures.report.sections import Section, exact_matches, learning_curves
 from mfec.figures.report.selection import Selection, select
 from mfec.figures.report.videos import Videos
 from mfec.figures.scores import frames_reached
+from mfec.files import check_writable, write_whole
 from mfec.run_directory import RunDirectory
 
 ABOUT = (
@@ -38,6 +39,7 @@ def write_report(
     """Write the report of these runs; videos are in it up to so many megabytes together."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise FigureError(f"cannot write {out}: a report ends in .html")
+    check_writable(out)
     videos = Videos(max_video_mb)
     selection = select([ReadOnce(run.path) for run in runs])
     sections = [
@@ -49,9 +51,8 @@ def write_report(
         Section("versions", "Versions", _versions()),
     ]
     page = _page(title, together([_header(title, selection, sections), *map(_section, sections)]))
-    out.parent.mkdir(parents=True, exist_ok=True)
     # A name that is no text, as a file may have, is written with its bytes in words.
-    out.write_text(page, encoding="utf-8", errors="backslashreplace", newline="\n")
+    write_whole(out, page.encode("utf-8", "backslashreplace"))
     return out
 
 
