@@ -69,11 +69,6 @@ def outcome(out: Path) -> tuple[str, list[list[str]], dict[str, Any], dict[tuple
 # -- Stop and go ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def _many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 100)
-
-
 @pytest.mark.parametrize(("config", "stops"), [
     (config_of("dqn", "CartPole-v1", 500), (3, 20, 13)),  # before learning begins, and twice after
     (config_of("dqn", "CartPole-v1", 600, n_envs=3, optimizer="adam"), (30,)),

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 
 from mfec.cli.stopping import say_how_to_resume
-from mfec.config import CHECKPOINT_FRAMES, AgentConfig, DeviceName
+from mfec.config import CHECKPOINT_FRAMES, AgentConfig, DeviceName, dqn_defaults
 from mfec.errors import MfecError
-from mfec.experiments.grid import Choices, ExperimentName, GridRun, asked, expand, read_experiment
+from mfec.experiments.grid import (
+    FRAMES_A_STEP,
+    Choices,
+    ExperimentName,
+    GridRun,
+    asked,
+    expand,
+    read_experiment,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,6 +96,7 @@ def run_reproduce(command: Reproduce, given: Sequence[str]) -> int:
     from mfec.experiments.train_grid import train_grid
 
     console = Console(file=sys.stdout)  # for good: Ray's own words are sent elsewhere
+    _say_schedules(runs, console)
     launcher = _launcher(command, out)
     jobs = train_grid(runs, out, launcher, asked=asked(experiment, choices, runs), console=console)
     failed = [job for job in jobs if job.state == "failed"]
@@ -154,6 +163,16 @@ def _print_commands(runs: Sequence[GridRun], out: Path, checkpoint_frames: int) 
         print(shlex.join(["mfec", *arguments_of(run.config), *checkpoints, "--resume", "--out", str(out / run.place)]))
     frames = sum(run.config.total_frames for run in runs)
     print(f"# {len(runs)} runs, {frames:,} frames", flush=True)
+
+
+def _say_schedules(runs: Sequence[GridRun], console: Console) -> None:
+    """What there is to say of DQN's schedule in these runs, once for all that have the same."""
+    from mfec.experiments.schedule import about_schedule
+
+    shrunk = [run.config for run in runs if run.config.algorithm in ("dqn", "prioritised_dqn")]
+    said = (about_schedule(dqn_defaults(own.algorithm), own.dqn, own.total_frames / FRAMES_A_STEP) for own in shrunk)
+    for sentence in dict.fromkeys(sentence for sentences in said for sentence in sentences):
+        console.print(sentence, highlight=False, soft_wrap=True)
 
 
 def _report(failed: Sequence[Job]) -> None:

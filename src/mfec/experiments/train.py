@@ -23,6 +23,7 @@ from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
 from mfec.experiments.frames import observation_space
 from mfec.experiments.ram import refuse_replay_that_cannot_fit, refuse_what_cannot_fit
+from mfec.experiments.schedule import about_schedule, begun_with
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
 from mfec.experiments.vae import refuse_missing_device, train_own_vaes
@@ -33,7 +34,7 @@ from mfec.run_directory import RunDirectory, RunDirectoryError
 if TYPE_CHECKING:
     from mfec.baselines import Baseline
 
-EVERY_FRAMES = 10_000  # between rows of progress.csv
+EVERY_FRAMES = 10_000  # between rows of progress.csv, at most
 
 
 def train(
@@ -72,7 +73,7 @@ def train(
 
     history = _history(agent, directory, picture, frames_limit_gb) if isinstance(agent, MFEC) else None
     with stop_signals() as stop, display or Display(config.total_frames, console) as shown:
-        recorder = Recorder(agent, directory, stop, shown, checkpoint_frames, history)
+        recorder = Recorder(agent, config, directory, stop, shown, checkpoint_frames, history)
         try:
             agent.learn(config.total_frames, recorder)
             recorder.finish(agent)
@@ -161,14 +162,21 @@ def _begin_baseline(
     if device is not None:
         raise ValueError(f"{ALGORITHMS[config.algorithm]} has nothing to look up on a device that other runs share")
     refuse_missing_device(config.agent.device)
+    given = config.dqn
+    if directory.exists:
+        config = begun_with(config, directory)
     single = make_env(config.env, replace(config.environment, frame_stack=1))  # frames are stacked for learning
     baseline = Baseline(single, config)
+    config = replace(config, dqn=baseline.config.dqn)
     if not baseline.env.stacked:
         config = replace(config, environment=replace(config.environment, frame_stack=1))
     if directory.exists:
         directory.check_same(config)
     if config.algorithm != "a2c":
         refuse_replay_that_cannot_fit(config, baseline.env.lanes, console, ignore=ignore_memory_limit)
+        steps = config.total_frames / baseline.env.lanes.frame_skip
+        for sentence in about_schedule(given, config.dqn, steps, begun=directory.exists):
+            console.print(sentence, highlight=False, soft_wrap=True)
     if directory.exists and directory.has_checkpoint:
         baseline.restore(directory.checkpoint)
         _go_on(baseline, config, directory, console)
@@ -178,7 +186,9 @@ def _begin_baseline(
 
 
 def _go_on(agent: Learner, config: RunConfig, directory: RunDirectory, console: Console) -> None:
-    directory.cut_tables(agent.games, agent.frames)
+    # The last row of a run that goes on with more frames: steps that it counted are those of the next row, too.
+    begun_row = agent.tally.steps > 0 and agent.frames < config.total_frames
+    directory.cut_tables(agent.games, agent.frames - begun_row)
     directory.write_config(config)
     console.print(f"going on from frame {agent.frames:,}", highlight=False)
 
@@ -194,12 +204,28 @@ def resolve(config: RunConfig) -> tuple[AnyEnv, RunConfig]:
     return env, replace(config, agent=replace(config.agent, embedding=name))
 
 
+def next_row(frames: int) -> int:
+    """The number of frames at which `progress.csv` has its next row, after so many.
+
+    Rows lie a hundredth of the frames so far apart, rounded down to 1, 2 or 5 and zeros, and at most 10,000. So a run
+    of any length has a hundred of them, and where they lie does not depend on how long the run is, was, or will be.
+
+    >>> [next_row(frames) for frames in (0, 99, 250, 4_321, 10_000, 999_999, 1_234_567)]
+    [1, 100, 252, 4340, 10100, 1000000, 1240000]
+    """
+    hundredth = max(1, frames // 100)
+    zeros = int("1" + "0" * (len(str(hundredth)) - 1))
+    apart = min(EVERY_FRAMES, zeros * max(digit for digit in (1, 2, 5) if digit * zeros <= hundredth))
+    return (frames // apart + 1) * apart
+
+
 class Recorder:
     """Writes the tables and checkpoints of a run, and keeps its display up to date."""
 
     def __init__(
         self,
         agent: Learner,
+        config: RunConfig,
         directory: RunDirectory,
         stop: list[int],
         display: RunDisplay,
@@ -219,6 +245,9 @@ class Recorder:
         self._seconds_before = past["seconds"][-1] if past["seconds"] else 0.0
         self._began = self._row_began = time.perf_counter()
         self._last_frames = agent.frames
+        self._total_frames = config.total_frames
+        self._first_frame = config.vae.frames if config.trains_vae else 0  # what comes before is not the agent's
+        self._next_row = self._row_after(agent.frames)
         self._steps_before = agent.tally.steps  # of this row, before the run was stopped
 
     def on_game(self, agent: Learner, game: Game) -> None:
@@ -236,8 +265,9 @@ class Recorder:
         """Show progress; every so many frames, a row of `progress.csv` and a checkpoint."""
         before, self._last_frames = self._last_frames, agent.frames
         self._display.update(agent)
-        if agent.frames // EVERY_FRAMES > before // EVERY_FRAMES:
+        if agent.frames >= self._next_row:
             self._write_row(agent)
+            self._begin_row(agent)
         if agent.frames // self._checkpoint_frames > before // self._checkpoint_frames:
             self.save(agent)
         if self._stop:
@@ -252,7 +282,12 @@ class Recorder:
             self._display.say(str(error))
 
     def finish(self, agent: Learner) -> None:
-        """Write the last checkpoint; one that cannot be written is an error now."""
+        """Write the last checkpoint; one that cannot be written is an error now. A run at its end has a last row.
+
+        The checkpoint does not know of that row: a run that is given more frames goes on as if it had not ended here.
+        """
+        if agent.frames >= self._total_frames and agent.tally.steps:
+            self._write_row(agent)
         self._write_down()
         agent.save(self._directory.checkpoint)
 
@@ -303,6 +338,12 @@ class Recorder:
         }
         self._append(self._progress, ",".join(str(value) for value in row.values()) + "\n")
         self._tensorboard.write(agent.frames, row)
-        agent.tally = type(tally)()
-        self._steps_before = 0
         self._row_began = now
+
+    def _begin_row(self, agent: Learner) -> None:
+        agent.tally = type(agent.tally)()
+        self._steps_before = 0
+        self._next_row = self._row_after(agent.frames)
+
+    def _row_after(self, frames: int) -> int:
+        return self._first_frame + next_row(frames - self._first_frame)
