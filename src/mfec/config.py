@@ -324,6 +324,12 @@ class RunConfig:
         return self.algorithm == "mfec" and self.agent.embedding == "vae" and not self.agent.vae
 
 
+def check_frames_limit(gigabytes: float) -> None:
+    """Refuse a limit of kept frames that is none."""
+    if not gigabytes > 0.0:
+        raise ValueError(f"the limit of kept frames must be above 0 gigabytes, not {gigabytes}")
+
+
 def folder_of(env: str) -> str:
     """The name of an environment as that of a folder."""
     return env.replace("/", "-").replace(":", "-")

@@ -49,10 +49,10 @@ def quiet_train(config: RunConfig, out: Path, **options: Any) -> tuple[RunDirect
     return train(config, out, console=Console(file=said, width=200), **options), said.getvalue()
 
 
-def outcome(out: Path) -> tuple[str, dict[str, list[float]], dict[str, str]]:
+def outcome(out: Path) -> tuple[str, dict[str, list[str]], dict[str, str]]:
     """What two equal runs have in common: games, progress without the clocks, and the memory, bit for bit."""
     run = RunDirectory(out)
-    progress = {name: column for name, column in run.progress().items() if name not in CLOCKS}
+    progress = {name: [*map(str, column)] for name, column in run.progress().items() if name not in CLOCKS}
     tensors = MFEC.load(run.checkpoint).memory.tensors()
     memory = {name: hashlib.sha256(tensor.tobytes()).hexdigest() for name, tensor in tensors.items()}
     return run.episodes_file.read_text(), progress, memory

@@ -25,6 +25,9 @@ from mfec.embeddings import VAE
 from mfec.embeddings.vae.training import Trainer
 from mfec.experiments import vae as experiments_vae
 from mfec.experiments.fleet import Member, train_fleet
+from mfec.experiments.launchers import HowToTrain
+from mfec.experiments.launchers.one_run import train_one
+from mfec.experiments.launchers.room import bytes_needed
 from mfec.experiments.stopping import Stopped
 from mfec.experiments.train import train
 from mfec.experiments.vae_directory import VAEDirectoryError
@@ -93,6 +96,32 @@ def test_it_can_be_evaluated_and_played_when_its_encoder_is_gone(run, make_encod
     loaded.learn(420).save(tmp_path / "saved")  # it can go on as well
     assert main(["evaluate", str(tmp_path / "run"), "--episodes", "1"]) == 0
     assert "agent" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("way", ["alone", "several", "fleet", "grid"])
+def test_it_goes_on_when_its_encoder_is_gone(run, make_encoder, tmp_path, way):
+    """The checkpoint holds it. Its settings stay as they were."""
+    vae, out = make_encoder(tmp_path / "vae"), tmp_path / "runs" / "seed-0"
+    before = RunDirectory(run).read_config()
+    config = replace(before, agent=replace(before.agent, vae=str(vae), index="cuda"))
+    with stopped_after(120):
+        train(config, out, console=Console(file=io.StringIO()))
+    shutil.rmtree(vae)
+    if way == "grid":
+        needed = bytes_needed(config, out)
+        assert needed == bytes_needed(replace(config, agent=replace(config.agent, vae=before.agent.vae)))
+        assert train_one(config, out, HowToTrain()) == ("finished", "")
+    elif way == "fleet":
+        member = Member("only", config, out)
+        train_fleet([member], resume=True, console=Console(file=io.StringIO()))
+        assert (member.outcome, member.reason) == ("finished", "")
+    else:
+        where = ["--seeds", "0", "--out", str(out.parent)] if way == "several" else ["--out", str(out)]
+        index = ["--index", "cuda"] if way == "alone" else ["--index", "exact"]  # else several are a fleet
+        assert main(["train", "qbert", *SHORT, "--vae", str(vae), *index, *where, "--resume"]) == 0
+    assert (out / "episodes.csv").read_bytes() == (run / "episodes.csv").read_bytes()
+    assert RunDirectory(out).read_config().agent.vae == str(vae)
+    assert MFEC.load(out / "checkpoint").frames == 1200
 
 
 def test_the_name_of_the_environment_stands_in_the_name_of_the_encoder(make_encoder, tmp_path):

@@ -15,12 +15,13 @@ from rich.console import Console
 from mfec.agent import MFEC, AnyEnv, BadEnvironmentData
 from mfec.callback import Game, Learner, Steps
 from mfec.checkpoint import CheckpointError
-from mfec.config import ALGORITHMS, CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, RunConfig
+from mfec.config import ALGORITHMS, CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, RunConfig, check_frames_limit
 from mfec.device import Channel
-from mfec.embeddings import VAE, resolve_embedding
+from mfec.embeddings import VAE
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
+from mfec.experiments.embedding import embedding_of_run
 from mfec.experiments.frames import observation_space
 from mfec.experiments.ram import refuse_replay_that_cannot_fit, refuse_what_cannot_fit
 from mfec.experiments.schedule import about_schedule, begun_with
@@ -57,8 +58,7 @@ def train(
     """
     if checkpoint_frames < 1:
         raise ValueError(f"checkpoint_frames must be at least 1, not {checkpoint_frames}")
-    if not frames_limit_gb > 0.0:
-        raise ValueError(f"the limit of kept frames must be above 0 gigabytes, not {frames_limit_gb}")
+    check_frames_limit(frames_limit_gb)
     picture = picture_to_keep(config) if keep_frames else None
     console = console or Console()
     directory = RunDirectory(out)
@@ -94,11 +94,11 @@ def _begin(
     device: Channel | None,
 ) -> tuple[MFEC, RunConfig]:
     """The agent of a run, from its checkpoint if there is one, and the settings with what `auto` stands for."""
-    env, config = resolve(config)
+    env, config = resolve(config, directory.path)
     if directory.exists:
         directory.check_same(config)
     if device is None:  # else all runs together were looked at before
-        refuse_what_cannot_fit([config], console, ignore=ignore_memory_limit)
+        refuse_what_cannot_fit([config], console, outs=[directory.path], ignore=ignore_memory_limit)
         if config.agent.embedding == "vae":
             refuse_missing_device(config.agent.device)
 
@@ -130,6 +130,16 @@ def picture_to_keep(config: RunConfig) -> tuple[int, ...]:
             "plays the actions of its episodes again"
         )
     return shape
+
+
+def has_frames_to_keep(config: RunConfig) -> bool:
+    """Whether a run can keep its frames; also where it cannot even begin, and will say why."""
+    if config.algorithm != "mfec":
+        return False
+    try:
+        return picture_shape(observation_space(config.env, config.environment)) is not None
+    except Exception:  # an environment may raise anything
+        return True
 
 
 def _history(
@@ -193,14 +203,14 @@ def _go_on(agent: Learner, config: RunConfig, directory: RunDirectory, console: 
     console.print(f"going on from frame {agent.frames:,}", highlight=False)
 
 
-def resolve(config: RunConfig) -> tuple[AnyEnv, RunConfig]:
-    """The environment of a run, and its settings with the embedding that `auto` stands for.
+def resolve(config: RunConfig, out: Path | None = None) -> tuple[AnyEnv, RunConfig]:
+    """The environment of the run in `out`, and its settings with the embedding that `auto` stands for.
 
     An environment that cannot be made, or that an encoder does not fit, is an error.
     """
     env = make_env(config.env, config.environment)
     space = make_lanes(env, np.random.SeedSequence(config.seed)).observation_space
-    name, _ = resolve_embedding(config.agent.embedding, space, config.agent.dim, config.agent.vae)
+    name, _ = embedding_of_run(config.agent, space, out)
     return env, replace(config, agent=replace(config.agent, embedding=name))
 
 
