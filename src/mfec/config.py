@@ -175,8 +175,8 @@ class DQNConfig:
     replay_capacity: int = 1_000_000
     """Transitions that replay keeps."""
     replay_start: int | None = None
-    """Steps at random before learning begins; None stands for 50,000, and for less in a run that would end before: its
-    schedule is shrunk as the run is (`scheduled`), and it says so."""
+    """Steps at random before learning begins; None stands for 50,000, and for less in a run that would end before
+    (which says so)."""
     train_every: int = 4
     """Steps between two times of learning."""
     gradient_steps: int = 1
@@ -278,10 +278,8 @@ def scheduled(dqn: DQNConfig, steps: float) -> DQNConfig:
     (240, 7, 4800)
     """
     shrink = dqn.replay_start is None and steps < SCHEDULE["replay_start"] + 1
-    share = steps / PUBLISHED_STEPS if shrink else 1.0
-    least = {"replay_start": 0}
     unsaid: dict[str, Any] = {
-        name: max(least.get(name, 1), int(number * share))
+        name: max(int(name != "replay_start"), int(number * steps / PUBLISHED_STEPS)) if shrink else number
         for name, number in SCHEDULE.items()
         if getattr(dqn, name) is None
     }

@@ -202,8 +202,10 @@ def _runs(experiment: Experiment, part: Part, choices: Choices, env: str, seed: 
             replace(agent_defaults(env), device=choices.device),
             environment,
             algorithm=algorithm,
-            dqn=scheduled(dqn_defaults(algorithm), frames / FRAMES_A_STEP),
+            dqn=dqn_defaults(algorithm),
         )
+        if algorithm in ("dqn", "prioritised_dqn"):
+            config = replace(config, dqn=scheduled(config.dqn, frames / FRAMES_A_STEP))
         if algorithm != "mfec":
             yield GridRun(config, Path(folder_of(env), algorithm, f"seed-{seed}"))
             continue
