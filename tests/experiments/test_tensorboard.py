@@ -50,6 +50,17 @@ def test_a_number_that_is_not_there_yet_is_left_out(tmp_path):
     assert scalars(tmp_path) == {"mfec/return_mean_100": [(80, 2.5)], "mfec/memory_entries": [(40, 7.0), (80, 9.0)]}
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_on_a_full_disk_events_are_given_up_with_a_sentence(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Path, "open", lambda path, mode: open("/dev/full", mode))  # noqa: SIM115
+    board = TensorBoard(tmp_path)
+    board.write(40, {"frames": 40, "memory_entries": 7})
+    board.close()
+    [said] = caplog.messages
+    assert said.startswith("cannot write TensorBoard events: ")
+    assert "No space left on device" in said
+
+
 def test_without_the_extra_there_are_no_events_and_no_error(tmp_path, monkeypatch):
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else find_spec(name))
