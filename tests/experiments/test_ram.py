@@ -246,7 +246,7 @@ def test_a_short_run_starts_though_a_full_memory_would_not_fit(tmp_path, capsys)
     capacity = too_large_for_this_machine()
     arguments = ["--capacity", str(capacity), "--total-frames", "400", "--no-video"]
     assert main(["train", "qbert", *arguments, "--out", str(tmp_path / "run")]) == 0
-    full = show_bytes(EpisodicMemory.bytes_when_full(6, 64, capacity))
+    full = show_bytes(EpisodicMemory.bytes_when_full(6, 64, capacity, "auto"))
     assert f"6 x {capacity:,} entries can grow to {full}, at most " in capsys.readouterr().out
     assert MFEC.load(tmp_path / "run" / "checkpoint").frames == 400
 
