@@ -82,8 +82,10 @@ def fleet(given: argparse.Namespace) -> dict[str, Any]:
         train_fleet(members, resume=True, checkpoint_frames=10**9, console=Console(width=150))
         tables = [RunDirectory(member.out).progress() for member in members]
         failed = [member.name for member in members if member.outcome != "finished"]
-    # The first rows have the start and the recordings in them.
-    speeds = [np.mean(table["steps_per_second"][3:-1]) for table in tables]
+    # The first frames have the start and the recordings in them, and at the last some runs have ended.
+    late = [[30_000 < at <= given.frames - 10_000 for at in table["frames"]] for table in tables]
+    speeds = [np.array(table["steps_per_second"])[own].mean() for table, own in zip(tables, late, strict=True)]
+    look_ups = [np.array(table["lookup_ms"])[own].mean() for table, own in zip(tables, late, strict=True)]
     together = float(sum(speeds))
     return {
         "runs": len(members),
@@ -92,7 +94,7 @@ def fleet(given: argparse.Namespace) -> dict[str, Any]:
         "steps_per_second": round(together),
         "bare_emulators_steps_per_second": round(bare),
         "share_of_bare_emulators": round(together / bare, 3),
-        "look_up_ms": round(float(np.mean([np.mean(table["lookup_ms"][3:-1]) for table in tables])), 3),
+        "look_up_ms": round(float(np.mean(look_ups)), 3),
     }
 
 

@@ -20,6 +20,7 @@ from mfec.config import (
     agent_defaults,
     dqn_defaults,
     environment_defaults,
+    scheduled,
 )
 from mfec.experiments.stopping import Stopped
 from mfec.run_directory import RunDirectory
@@ -106,7 +107,7 @@ def test_every_setting_can_be_said():
 
 
 @pytest.mark.parametrize("config", [
-    baseline("dqn", "labyrinth_forage", agent=AgentConfig()),
+    baseline("dqn", "labyrinth_forage", agent=AgentConfig(), dqn=scheduled(DQNConfig(), 250)),
     baseline("a2c", "CartPole-v1", agent=AgentConfig(), environment=EnvConfig(n_envs=2)),
 ], ids=lambda config: config.env)  # fmt: skip
 def test_what_a_run_directory_tells_makes_the_same_run_directory(config, parsed, tmp_path: Path):

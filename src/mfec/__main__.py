@@ -3,6 +3,9 @@
 import sys
 
 from mfec.cli import main
+from mfec.cli.stopping import tell_status
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    tell_status(status)
+    sys.exit(status)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from mfec.config import (
+    CHECKPOINT_FRAMES,
+    FRAMES_LIMIT_GB,
     A2CConfig,
     RunConfig,
     VAEConfig,
@@ -48,6 +50,22 @@ def options_of(config: RunConfig) -> Options:
         else:
             options |= _differing(config.dqn, dqn_defaults(algorithm), "dqn.")
     return options | _differing(config.environment, environment_defaults(algorithm))
+
+
+def options_of_training(
+    *, checkpoint_frames: int, keep_frames: bool, frames_limit_gb: float, ignore_memory_limit: bool
+) -> Options:
+    """The options of `mfec train` beside the settings of a run, those that are not the default."""
+    options: Options = {}
+    if checkpoint_frames != CHECKPOINT_FRAMES:
+        options["checkpoint-frames"] = str(checkpoint_frames)
+    if keep_frames:
+        options["keep-frames"] = None
+    if frames_limit_gb != FRAMES_LIMIT_GB:
+        options["frames-limit-gb"] = str(frames_limit_gb)
+    if ignore_memory_limit:
+        options["ignore-memory-limit"] = None
+    return options
 
 
 def _differing(settings: Any, defaults: Any, prefix: str = "", only: tuple[str, ...] = ()) -> Options:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -190,18 +190,19 @@ class DQNConfig:
     """Transitions in a gradient step."""
     replay_capacity: int = 1_000_000
     """Transitions that replay keeps."""
-    replay_start: int = 50_000
-    """Steps at random before learning begins."""
+    replay_start: int | None = None
+    """Steps at random before learning begins; None stands for 50,000, and for less in a run that would end before
+    (which says so)."""
     train_every: int = 4
     """Steps between two times of learning."""
     gradient_steps: int = 1
     """Gradient steps each time."""
-    target_every: int = 10_000
-    """Steps between two updates of the target network."""
+    target_every: int | None = None
+    """Steps between two updates of the target network; None stands for 10,000, shrunk with --dqn.replay-start."""
     epsilon: float = 0.1
     """Chance of a random action in the end."""
-    epsilon_steps: int = 1_000_000
-    """Steps over which that chance falls from 1."""
+    epsilon_steps: int | None = None
+    """Steps over which that chance falls from 1; None stands for 1,000,000, shrunk with --dqn.replay-start."""
     evaluation_epsilon: float = 0.05
     """Chance of a random action in `mfec evaluate`."""
     alpha: float = 0.6
@@ -218,7 +219,7 @@ class DQNConfig:
         _check_learning(self.learning_rate, self.gamma)
         counts = ["batch_size", "replay_capacity", "train_every", "gradient_steps", "target_every", "epsilon_steps"]
         _check_counts(self, *counts)
-        if self.replay_start < 0:
+        if self.replay_start is not None and self.replay_start < 0:
             raise ValueError(f"replay_start must not be negative, and {self.replay_start} is")
         for name in ("epsilon", "evaluation_epsilon", "alpha", "beta"):
             if not 0.0 <= getattr(self, name) <= 1.0:
@@ -286,8 +287,9 @@ def _check_learning(learning_rate: float, gamma: float) -> None:
 
 def _check_counts(config: object, *names: str) -> None:
     for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, not {getattr(config, name)}")
+        number = getattr(config, name)
+        if number is not None and number < 1:
+            raise ValueError(f"{name} must be at least 1, not {number}")
 
 
 def environment_defaults(algorithm: AlgorithmName) -> EnvConfig:
@@ -300,6 +302,30 @@ def environment_defaults(algorithm: AlgorithmName) -> EnvConfig:
 def dqn_defaults(algorithm: AlgorithmName) -> DQNConfig:
     """The published settings of DQN with uniform or with prioritised replay."""
     return DQNConfig(learning_rate=DQNConfig.learning_rate / 4) if algorithm == "prioritised_dqn" else DQNConfig()
+
+
+SCHEDULE = {"replay_start": 50_000, "target_every": 10_000, "epsilon_steps": 1_000_000}
+"""Of DQN, in agent steps, as published."""
+PUBLISHED_STEPS = 2_500_000  # in the paper's runs on games: 10 million frames
+
+
+def scheduled(dqn: DQNConfig, steps: float) -> DQNConfig:
+    """The settings of DQN in a run of so many agent steps, with numbers for what of its schedule was not given.
+
+    They are the published ones. Only where replay would begin after the end of the run, which would play at random and
+    learn nothing, they are shrunk as the run is, relative to the paper's 10 million frames.
+
+    >>> short = scheduled(DQNConfig(target_every=7), steps=12_000)
+    >>> short.replay_start, short.target_every, short.epsilon_steps
+    (240, 7, 4800)
+    """
+    shrink = dqn.replay_start is None and steps < SCHEDULE["replay_start"] + 1
+    unsaid: dict[str, Any] = {
+        name: max(int(name != "replay_start"), int(number * steps / PUBLISHED_STEPS)) if shrink else number
+        for name, number in SCHEDULE.items()
+        if getattr(dqn, name) is None
+    }
+    return replace(dqn, **unsaid)
 
 
 @dataclass(frozen=True)
@@ -337,6 +363,12 @@ class RunConfig:
     def trains_vae(self) -> bool:
         """Whether the run begins with a random policy, on whose frames it trains a VAE of its own."""
         return self.algorithm == "mfec" and self.agent.embedding == "vae" and not self.agent.vae
+
+
+def check_frames_limit(gigabytes: float) -> None:
+    """Refuse a limit of kept frames that is none."""
+    if not gigabytes > 0.0:
+        raise ValueError(f"the limit of kept frames must be above 0 gigabytes, not {gigabytes}")
 
 
 def folder_of(env: str) -> str:

@@ -14,12 +14,17 @@ def flat(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_toml(values: dict[str, Any]) -> str:
-    """A flat table with tables below it, in TOML."""
-    lines = [f"{name} = {_toml_value(value)}" for name, value in values.items() if not isinstance(value, dict)]
+    """A flat table with tables below it, in TOML, which has no word for None: what is None is left out."""
+    lines = _lines(values)
     for name, table in values.items():
         if isinstance(table, dict):
-            lines += ["", f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in table.items())]
+            lines += ["", f"[{name}]", *_lines(table)]
     return "\n".join(lines) + "\n"
+
+
+def _lines(table: dict[str, Any]) -> list[str]:
+    said = {name: value for name, value in table.items() if value is not None and not isinstance(value, dict)}
+    return [f"{name} = {_toml_value(value)}" for name, value in said.items()]
 
 
 def _toml_value(value: Any) -> str:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,6 @@ def outcome(out: Path) -> tuple[str, list[list[str]], dict[str, Any], dict[tuple
 
 
 # -- Stop and go ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def _many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 100)
 
 
 @pytest.mark.parametrize(("config", "stops"), [
@@ -224,6 +220,9 @@ def test_options_reach_the_run(tmp_path):
     assert RunDirectory(tmp_path).read_config() == expected
 
 
+SHRUNK = {"replay_start": 0, "target_every": 1, "epsilon_steps": 3}  # of a run of 8 steps
+
+
 @pytest.mark.parametrize(("algorithm", "rate"), [("dqn", 0.00025), ("prioritised_dqn", 0.0000625), ("a2c", 0.0007)])
 def test_defaults_are_the_published_ones(tmp_path, algorithm, rate):
     assert (
@@ -235,7 +234,7 @@ def test_defaults_are_the_published_ones(tmp_path, algorithm, rate):
     config = RunDirectory(tmp_path).read_config()
     assert config.environment == environment_defaults(algorithm) == EnvConfig(16 if algorithm == "a2c" else 1, 4)
     assert (config.a2c if algorithm == "a2c" else config.dqn).learning_rate == rate
-    assert config.dqn == (DQNConfig() if algorithm == "a2c" else dqn_defaults(algorithm))
+    assert config.dqn == (DQNConfig() if algorithm == "a2c" else replace(dqn_defaults(algorithm), **SHRUNK))
     assert config.agent == AgentConfig()
 
 
@@ -261,6 +260,63 @@ def test_a_run_is_evaluated_without_its_replay(tmp_path, capsys, monkeypatch, al
     assert capsys.readouterr().out == first, "a seed makes the games"
     assert main([*evaluate, "--epsilon", "1"]) == 0
     assert json.loads(capsys.readouterr().out)[1]["epsilon"] == 1.0
+
+
+def schedule_of(out: Path) -> tuple[int | None, ...]:
+    dqn = RunDirectory(out).read_config().dqn
+    return dqn.replay_start, dqn.target_every, dqn.epsilon_steps
+
+
+def gradient_steps(out: Path) -> int:
+    state, _ = read_checkpoint(out / "checkpoint", kind="baseline")
+    return int(state["model"]["counters"]["_n_updates"])
+
+
+def test_a_short_run_learns_and_says_that_its_schedule_was_shrunk(tmp_path, capsys):
+    """One of 12,000 frames would end before its 50,000th step, so that it would have played at random."""
+    short = ["train", "CartPole-v1", "--algorithm", "dqn", "--no-video", "--total-frames", "1200"]
+    assert main([*short, "--out", str(tmp_path / "run")]) == 0
+    assert schedule_of(tmp_path / "run") == (24, 4, 480)
+    assert gradient_steps(tmp_path / "run") > 200
+    said = capsys.readouterr().out
+    assert "replay_start 24, target_every 4, epsilon_steps 480; shrunk" in said
+    assert "warning" not in said
+
+    # What is given stays, and is nothing to be surprised at.
+    assert main([*short, "--dqn.target-every", "70", "--out", str(tmp_path / "every")]) == 0
+    assert schedule_of(tmp_path / "every") == (24, 70, 480)
+    assert main([*short, "--dqn.replay-start", "300", "--out", str(tmp_path / "given")]) == 0
+    assert schedule_of(tmp_path / "given") == (300, 10_000, 1_000_000)
+    assert "schedule" not in capsys.readouterr().out.rpartition("given")[0].rpartition("replay:")[2]
+
+
+@pytest.mark.parametrize("seeds", [["--seed", "0"], ["--seeds", "0"]], ids=["alone", "as one of several"])
+def test_a_run_that_is_told_not_to_learn_is_warned(tmp_path, capsys, seeds):
+    """Though it is told the published number."""
+    told = ["--total-frames", "100", "--dqn.replay-start", "50000", *seeds]
+    assert main(["train", "CartPole-v1", "--algorithm", "dqn", "--no-video", *told, "--out", str(tmp_path)]) == 0
+    place = tmp_path / ("seed-0" if "--seeds" in seeds else "")
+    assert schedule_of(place) == (50_000, 10_000, 1_000_000)
+    assert gradient_steps(place) == 0
+    said = capsys.readouterr().out
+    assert (
+        "warning: this run ends before it begins to learn: it has 100 steps, and --dqn.replay-start is 50,000" in said
+    )
+
+
+def test_a_run_that_is_given_more_frames_keeps_the_schedule_that_it_began_with(tmp_path, capsys):
+    run = ["train", "CartPole-v1", "--algorithm", "dqn", "--no-video", "--out", str(tmp_path), "--total-frames"]
+    assert main([*run, "500"]) == 0
+    begun = schedule_of(tmp_path)
+    assert begun == (10, 2, 200)
+    capsys.readouterr()
+    assert main([*run, "900", "--resume"]) == 0
+    assert schedule_of(tmp_path) == begun
+    said = capsys.readouterr().out
+    assert "going on from frame 500" in said
+    assert "replay_start 10, target_every 2, epsilon_steps 200, as the run was begun" in said
+    assert main([*run, "900", "--resume", "--dqn.target-every", "9"]) == 1
+    assert "was begun with target_every = 2, it cannot go on with 9" in capsys.readouterr().err
 
 
 def test_several_seeds_train_side_by_side(tmp_path):

@@ -238,6 +238,20 @@ def test_the_runs_of_a_fleet_share_one_device(tmp_path):
         train_fleet(members)
 
 
+# -- Processes that do not exit ---------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_process_hangs_at_its_end_keeps_nobody_waiting(carts, tmp_path, monkeypatch, capfd, hanging_carts):
+    """Were it waited for, no look-up of the other, which is longer, would be answered any more."""
+    monkeypatch.setattr("mfec.experiments.leaving.EXIT_SECONDS", 0.5)
+    assert train(hanging_carts, "CartPole-v1", *CART, out=tmp_path / "runs") == 0
+    said, error = capfd.readouterr()
+    assert error == ""
+    assert f"{hanging_carts}: its process did not exit" in said
+    for name in (hanging_carts.replace(":", "-"), "CartPole-v1"):
+        assert outcome(tmp_path / "runs" / name) == outcome(carts / "seed-0")
+
+
 # -- Stopping ---------------------------------------------------------------------------------------------------------
 
 
@@ -317,15 +331,15 @@ def test_without_torch_the_device_names_what_is_missing(tmp_path, capsys, monkey
 
 def test_memories_that_fit_one_by_one_but_not_together_are_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: 2_000_000)
-    settings = ["--index", "cuda", "--capacity", "1000", "--total-frames", "1000"]
+    settings = ["--index", "cuda", "--capacity", "1000", "--total-frames", "16000"]
     assert train("qbert", *settings, "--seeds", "0", "1", out=tmp_path / "run") == 1
     said = capsys.readouterr()
     assert said.err.startswith("mfec: a capacity of 1,000 entries for each of 12 actions of all runs needs ")
-    assert "MB, this machine has 2 MB: choose a smaller --capacity, or --ignore-memory-limit" in said.err
+    assert "MB when full, this machine has 2 MB: choose a smaller --capacity or fewer --total-frames, or " in said.err
     assert said.err.count("\n") == 1
     assert said.out.startswith("memory: 2 runs with together 12 x 1,000 entries can grow to ")
     assert not (tmp_path / "run").exists()
-    assert train("qbert", *settings, out=tmp_path / "run") == 0
+    assert train("qbert", *settings, "--total-frames", "400", "--seeds", "0", "1", out=tmp_path / "run") == 0
 
 
 @pytest.mark.parametrize(("settings", "message"), [

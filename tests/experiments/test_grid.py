@@ -16,6 +16,7 @@ from mfec.experiments.grid import Choices, GridRun, asked, expand, read_experime
 GAMES = ["ms_pacman", "space_invaders", "frostbite", "qbert", "river_raid"]
 LEVELS = ["labyrinth_forage", "labyrinth_forage_and_avoid", "labyrinth_double_t_maze"]
 M = 1_000_000
+PUBLISHED = DQNConfig(replay_start=50_000, epsilon_steps=1_000_000, target_every=10_000)
 
 
 def grid(name: str, **choices) -> list[GridRun]:
@@ -56,9 +57,9 @@ def test_the_settings_are_the_papers_for_each_environment_and_algorithm():
     encoded = of(runs, "labyrinth_forage/mfec_vae/seed-0")
     agent = AgentConfig(k=50, gamma=0.99, capacity=100_000, embedding="vae", vae="labyrinth_forage")
     assert encoded == RunConfig("labyrinth_forage", 40 * M, 0, agent)
-    assert of(runs, "qbert/dqn/seed-0").dqn == DQNConfig()
+    assert of(runs, "qbert/dqn/seed-0").dqn == PUBLISHED
     assert of(runs, "qbert/dqn/seed-0").environment == EnvConfig(frame_stack=4)
-    assert of(runs, "qbert/prioritised_dqn/seed-0").dqn == DQNConfig(learning_rate=0.00025 / 4)
+    assert of(runs, "qbert/prioritised_dqn/seed-0").dqn == replace(PUBLISHED, learning_rate=0.00025 / 4)
     assert of(runs, "qbert/a2c/seed-0").environment == EnvConfig(n_envs=16, frame_stack=4)
 
 
@@ -187,7 +188,7 @@ def test_a_run_that_is_long_enough_to_learn_keeps_the_published_schedule():
     """50,000 steps of four frames are played before the first gradient step."""
     longest_without = grid("figure1", games=("qbert",), algorithms=("dqn",), total_frames=200_000, seeds=1)
     shortest_with = grid("figure1", games=("qbert",), algorithms=("dqn",), total_frames=200_004, seeds=1)
-    assert shortest_with[0].config.dqn == DQNConfig()
+    assert shortest_with[0].config.dqn == PUBLISHED
     assert longest_without[0].config.dqn == DQNConfig(replay_start=1000, epsilon_steps=20_000, target_every=200)
 
 

@@ -92,6 +92,25 @@ def test_a_dry_run_of_everything(capsys):
     )
 
 
+def test_frames_are_kept_by_all_that_can(capsys):
+    asked = ["--games", "qbert", "--seeds", "1", "--keep-frames", "--frames-limit-gb", "0.5", "--dry-run"]
+    assert main(["reproduce", "figure1", *asked]) == 0
+    *commands, _ = capsys.readouterr().out.splitlines()
+    assert len(commands) == 5
+    for command in commands:
+        assert ("--keep-frames --frames-limit-gb 0.5" in command) == ("--algorithm" not in command)
+
+
+def test_a_schedule_that_is_shrunk_is_said_once_and_is_that_of_the_command(tmp_path, capsys):
+    short = ["--algorithms", "dqn", "prioritised_dqn", "--games", "qbert", "--seeds", "1", "--total-frames", "400"]
+    assert reproduce("figure1", *short, "--no-video", out=tmp_path / "grid") == 0
+    assert capsys.readouterr().out.count("replay_start 2, target_every 1, epsilon_steps 40; shrunk") == 1
+    alone = ["--algorithm", "dqn", "--total-frames", "400", "--no-video", "--out", str(tmp_path / "alone")]
+    assert main(["train", "qbert", *alone]) == 0
+    place = tmp_path / "grid" / "qbert" / "dqn" / "seed-0"
+    assert RunDirectory(place).read_config() == RunDirectory(tmp_path / "alone").read_config()
+
+
 # -- Stop and go ------------------------------------------------------------------------------------------------------
 
 

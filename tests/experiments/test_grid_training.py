@@ -178,7 +178,7 @@ def test_bad_settings_fail_with_their_sentence(failing):
     _, unknown, large, _ = jobs.values()
     assert unknown.reason.startswith("unknown environment 'NoSuchLake-v1'; did you mean 'FrozenLake-v1'?")
     assert "needs" in large.reason
-    assert large.reason.endswith("choose a smaller --capacity, or --ignore-memory-limit to start all the same")
+    assert large.reason.endswith("or --ignore-memory-limit to start all the same")
     assert large.log.read_text().splitlines()[-1].endswith(large.reason)
 
 
@@ -198,6 +198,14 @@ def test_a_run_whose_process_is_killed_fails_and_its_log_says_so(tmp_path):
         ("failed", "its process ended with status -9"), ("finished", "")
     ]  # fmt: skip
     assert jobs[0].log.read_text().splitlines()[-1] == "its process ended with status -9"
+
+
+def test_a_run_whose_process_hangs_at_its_end_keeps_no_other_from_beginning(tmp_path, monkeypatch, hanging_carts):
+    monkeypatch.setattr("mfec.experiments.leaving.EXIT_SECONDS", 0.5)
+    cart = replace(LAKE, env=hanging_carts, agent=replace(LAKE.agent, embedding="auto"))
+    jobs, said = train_here([run_of(cart), run_of(LAKE)], tmp_path / "grid", jobs=1)
+    assert states(jobs) == ["finished", "finished"]
+    assert f"{run_of(cart).name}: its process did not exit" in said
 
 
 # -- Memory -----------------------------------------------------------------------------------------------------------
@@ -242,6 +250,8 @@ def test_a_senseless_number_of_jobs_is_refused(tmp_path, jobs):
             make(jobs=jobs, how=HOW)
     with pytest.raises(ValueError, match="checkpoint_frames must be at least 1, not 0"):
         HowToTrain(checkpoint_frames=0)
+    with pytest.raises(ValueError, match="the limit of kept frames must be above 0 gigabytes, not 0"):
+        HowToTrain(frames_limit_gb=0)
 
 
 # -- One at a time in a folder ----------------------------------------------------------------------------------------
@@ -298,6 +308,36 @@ def watch_until(launcher: LocalGPULauncher, jobs: Sequence[Job], then) -> None:
             then()
             done = True
     launcher.close()
+
+
+def test_a_fleet_whose_process_hangs_at_its_end_keeps_no_other_from_beginning(tmp_path, monkeypatch, hanging_carts):
+    """Here it is the process of the fleet that has the environment's thread, and not that of the run."""
+    monkeypatch.setattr("mfec.experiments.leaving.EXIT_SECONDS", 0.5)
+    cart = replace(SEARCHED, env=hanging_carts, agent=replace(SEARCHED.agent, embedding="auto"))
+    runs = [run_of(cart), run_of(SEARCHED)]
+    launcher = LocalGPULauncher(jobs=1, how=HOW, log=tmp_path / ".grid" / "fleets.txt")
+    said = io.StringIO()
+    done = train_grid(runs, tmp_path, launcher, console=Console(file=said, width=200))
+    assert [job.state for job in done] == ["finished", "finished"]
+    assert f"{runs[0].name}: its process did not exit" in said.getvalue()
+
+
+@pytest.mark.parametrize("launcher", ["processes", "fleets"])
+def test_frames_are_kept_where_there_are_some(tmp_path, launcher):
+    """A run without pictures, or of a baseline, is trained all the same."""
+    small = DQNConfig(replay_capacity=100)
+    qbert = replace(SEARCHED, env="qbert", total_frames=1200, agent=replace(SEARCHED.agent, embedding="auto"))
+    qbert = replace(qbert, environment=EnvConfig(max_frames=400))
+    runs = [run_of(qbert), run_of(SEARCHED), run_of(replace(qbert, algorithm="dqn", dqn=small), "dqn")]
+    how = HowToTrain(keep_frames=True, frames_limit_gb=0.5)
+    kinds = {
+        "processes": lambda: LocalLauncher(jobs=2, how=how),
+        "fleets": lambda: LocalGPULauncher(jobs=2, how=how, log=tmp_path / ".grid" / "fleets.txt"),
+    }
+    jobs = train_grid(runs, tmp_path, kinds[launcher](), console=Console(file=io.StringIO()))
+    assert [(job.state, job.reason) for job in jobs] == [("finished", "")] * 3
+    kept = [any((job.out / "history").glob("frames*")) for job in jobs]
+    assert kept == [True, False, False]
 
 
 def test_asked_to_stop_the_runs_of_a_fleet_save_and_those_that_wait_do_not_begin(tmp_path):

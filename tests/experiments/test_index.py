@@ -30,8 +30,7 @@ ENTRIES = 600  # at which `auto` tries cells here; a cart pole's every step is o
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of progress, new cells and the first trial of `auto` come early, so that short runs have them."""
-    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 100)
+    """New cells and the first trial of `auto` come early, so that short runs have them."""
     monkeypatch.setattr("mfec.memory.neighbours.cells.SMALLEST_CHANGE", 200)
     monkeypatch.setattr("mfec.memory.neighbours.auto.FIRST_TRIAL", ENTRIES)
     race(monkeypatch, lost=0)
@@ -227,7 +226,6 @@ def test_graph_is_another_word_for_cells(tmp_path, capsys):
 
 
 def test_recall_is_a_share_while_the_search_is_approximate(tmp_path, monkeypatch):
-    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 5)
     quiet_train(cart_pole(600, "cells"), tmp_path)
     run = RunDirectory(tmp_path)
     first = min(entries for entries in run.progress()["memory_entries"] if entries)
@@ -239,7 +237,6 @@ def test_recall_is_a_share_while_the_search_is_approximate(tmp_path, monkeypatch
 
 
 def test_recall_is_empty_until_the_search_becomes_approximate(tmp_path, monkeypatch):
-    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 20)
     [entries] = CHANGE.findall(quiet_train(cart_pole(1500, "auto"), tmp_path))
     change = int(entries.replace(",", ""))
     rows = RunDirectory(tmp_path).progress_file.read_text().splitlines()[1:]

@@ -73,6 +73,18 @@ def test_a_seed_named_twice_is_trained_once(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curve.png", "seed-3"]
 
 
+def test_a_run_whose_process_hangs_at_its_end_keeps_nobody_waiting(tmp_path, monkeypatch, capsys, hanging_carts):
+    monkeypatch.setattr("mfec.experiments.leaving.EXIT_SECONDS", 0.5)
+    arguments = [hanging_carts, "CartPole-v1", "--total-frames", "600", "--capacity", "100", "--no-video"]
+    assert main(["train", *arguments, "--jobs", "1", "--out", str(tmp_path / "runs")]) == 0
+    said = capsys.readouterr().out
+    assert f"{hanging_carts}: its process did not exit" in said
+    assert f"{hanging_carts}: learning curve: " in said
+    assert "CartPole-v1: learning curve: " in said
+    first, second = (tmp_path / "runs" / name for name in (hanging_carts.replace(":", "-"), "CartPole-v1"))
+    assert outcome(first) == outcome(second)
+
+
 SHORT = ["--total-frames", "600", "--capacity", "100", "--no-video"]
 
 

@@ -124,10 +124,10 @@ def test_ram_is_what_the_system_says_or_less():
 
 def test_what_cannot_fit_is_refused():
     ram = physical_ram()
-    fits, too_large = RamReport(ram, ram, ram, {5: 2}), RamReport(ram + 1, 1, ram, {5: 2})
+    fits, too_large = RamReport(10 * ram, ram, ram, {5: 2}), RamReport(10 * ram, ram + 1, ram, {5: 2})
     fits.refuse_what_cannot_fit(ignore=False)
     too_large.refuse_what_cannot_fit(ignore=True)
-    with pytest.raises(TooLarge, match=r"smaller --capacity, or --ignore-memory-limit"):
+    with pytest.raises(TooLarge, match=r"smaller --capacity or fewer --total-frames, or --ignore-memory-limit"):
         too_large.refuse_what_cannot_fit(ignore=False)
 
 
@@ -229,7 +229,8 @@ def test_a_run_says_before_it_starts_how_large_its_memory_can_grow(tmp_path, cap
 
 def test_a_capacity_that_cannot_fit_is_refused_before_anything_is_written(tmp_path, capsys):
     capacity = too_large_for_this_machine()
-    assert main(["train", "qbert", "--capacity", str(capacity), "--out", str(tmp_path / "run")]) == 1
+    arguments = ["--capacity", str(capacity), "--total-frames", str(10**12), "--out", str(tmp_path / "run")]
+    assert main(["train", "qbert", *arguments]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"mfec: a capacity of {capacity:,} entries for each of 6 actions needs ")
     assert "--ignore-memory-limit" in error
@@ -240,11 +241,34 @@ def test_a_capacity_that_cannot_fit_is_refused_before_anything_is_written(tmp_pa
 @pytest.mark.skipif(
     OVERCOMMIT.exists() and OVERCOMMIT.read_text().strip() == "2", reason="this system promises no more than it has"
 )
-def test_told_so_a_run_starts_all_the_same(tmp_path, capsys):
+def test_a_short_run_starts_though_a_full_memory_would_not_fit(tmp_path, capsys):
     """Pages are handed out as entries are written, so a short run needs little of them."""
-    arguments = ["--capacity", str(too_large_for_this_machine()), "--total-frames", "400", "--ignore-memory-limit"]
+    capacity = too_large_for_this_machine()
+    arguments = ["--capacity", str(capacity), "--total-frames", "400", "--no-video"]
     assert main(["train", "qbert", *arguments, "--out", str(tmp_path / "run")]) == 0
+    full = show_bytes(EpisodicMemory.bytes_when_full(6, 64, capacity, "auto"))
+    assert f"6 x {capacity:,} entries can grow to {full}, at most " in capsys.readouterr().out
     assert MFEC.load(tmp_path / "run" / "checkpoint").frames == 400
+
+
+@pytest.mark.skipif(not MEMINFO.exists(), reason="needs /proc")
+def test_a_game_of_18_actions_takes_no_more_than_its_entries_need():
+    """7 GB when it is full, a capacity of the paper's: an array that is filled when it is made would show."""
+    program = """if True:
+        from pathlib import Path
+        from mfec import EpisodicMemory
+
+        def resident():
+            lines = Path("/proc/self/status").read_text().splitlines()
+            return 1024 * int(next(line for line in lines if line.startswith("VmRSS:")).split()[1])
+
+        before = resident()
+        memory = [EpisodicMemory(18, 64, capacity=1_000_000, index=index) for index in ("exact", "cells", "auto")]
+        print(resident() - before)
+    """
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) < 50_000_000
 
 
 def test_memory_that_the_system_refuses_is_a_sentence(tmp_path):

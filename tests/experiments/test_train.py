@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from rich.console import Console
 
@@ -28,7 +30,7 @@ from mfec import MFEC
 from mfec.checkpoint import read_checkpoint, write_checkpoint
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig
-from mfec.experiments.train import train
+from mfec.experiments.train import next_row, train
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 from .conftest import Start
@@ -48,10 +50,10 @@ def quiet_train(config: RunConfig, out: Path, **options: Any) -> tuple[RunDirect
     return train(config, out, console=Console(file=said, width=200), **options), said.getvalue()
 
 
-def outcome(out: Path) -> tuple[str, dict[str, list[float]], dict[str, str]]:
+def outcome(out: Path) -> tuple[str, dict[str, list[str]], dict[str, str]]:
     """What two equal runs have in common: games, progress without the clocks, and the memory, bit for bit."""
     run = RunDirectory(out)
-    progress = {name: column for name, column in run.progress().items() if name not in CLOCKS}
+    progress = {name: [*map(str, column)] for name, column in run.progress().items() if name not in CLOCKS}
     tensors = MFEC.load(run.checkpoint).memory.tensors()
     memory = {name: hashlib.sha256(tensor.tobytes()).hexdigest() for name, tensor in tensors.items()}
     return run.episodes_file.read_text(), progress, memory
@@ -62,7 +64,7 @@ def outcome(out: Path) -> tuple[str, dict[str, list[float]], dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A run of the command, long enough for two rows of progress."""
+    """A run of the command, long enough for rows that lie a hundred frames apart, and two hundred."""
     out = tmp_path_factory.mktemp("runs") / "lake"
     arguments = ["FrozenLake-v1", "--total-frames", "21000", "--capacity", "2000", "--seed", "5"]
     assert main(["train", *arguments, "--out", str(out)]) == 0
@@ -102,54 +104,82 @@ def test_every_finished_game_is_a_row(finished):
     assert set(table["return"]) == {0.0, 1.0}
 
 
-def test_progress_is_a_row_every_ten_thousand_frames(finished):
+def test_progress_is_a_row_every_so_many_frames(finished):
     assert finished.progress_file.read_text().splitlines()[0] == PROGRESS_HEADER
     progress, episodes = finished.progress(), finished.episodes()
-    assert progress["frames"] == [10_000, 20_000]
+    assert progress["frames"][-106:] == [*range(10_000, 20_000, 100), *range(20_000, 21_001, 200)]
     for frames, mean in zip(progress["frames"], progress["return_mean_100"], strict=True):
         ended = [score for end, score in zip(episodes["frames"], episodes["return"], strict=True) if end <= frames]
-        assert mean == pytest.approx(np.mean(ended[-100:]))
+        assert mean == pytest.approx(np.mean(ended[-100:])) if ended else math.isnan(mean)
     for name in ("exact_match_rate", "exact_match_rate_chosen"):
-        assert all(0.0 < rate <= 1.0 for rate in progress[name])
-    assert 0 < progress["memory_entries"][0] <= progress["memory_entries"][1] <= 16 * 4
+        assert all(0.0 <= rate <= 1.0 for rate in progress[name])
+        assert progress[name][-1] > 0.0
+    assert progress["memory_entries"] == sorted(progress["memory_entries"])
+    assert 0 < progress["memory_entries"][-1] <= 16 * 4
     assert all(math.isnan(recall) for recall in progress["recall"])  # so few entries are searched exactly
     assert all(row.endswith(",") for row in finished.progress_file.read_text().splitlines()[1:])
-    assert 0 < progress["seconds"][0] < progress["seconds"][1]
-    assert all(number > 0 for name in ("steps_per_second", "lookup_ms", "write_ms") for number in progress[name])
+    assert 0 < progress["seconds"][0] < progress["seconds"][-1]
+    assert all(number > 0 for name in ("steps_per_second", "lookup_ms") for number in progress[name])
+
+
+@pytest.mark.parametrize(("env", "frames", "n_envs", "rows"), [
+    ("FrozenLake-v1", 1, 1, 1), ("FrozenLake-v1", 50, 1, 50), ("FrozenLake-v1", 50, 3, 17),  # every step
+    ("FrozenLake-v1", 1003, 1, 100), ("FrozenLake-v1", 4000, 8, 100), ("qbert", 402, 1, 100), ("qbert", 1702, 2, 100),
+])  # fmt: skip
+def test_a_run_of_any_length_has_a_hundred_rows_or_one_a_step_and_one_at_its_end(tmp_path, env, frames, n_envs, rows):
+    run, _ = quiet_train(RunConfig(env, frames, 0, SMALL, EnvConfig(n_envs=n_envs)), tmp_path / "run")
+    progress = run.progress()["frames"]
+    assert len(progress) >= rows
+    assert progress == sorted(set(progress))
+    assert progress[-1] == MFEC.load(run.checkpoint).frames >= frames
+    gaps = np.diff([0.0, *progress])
+    assert gaps.max() <= max(frames / 100, n_envs * (4 if env == "qbert" else 1)) + n_envs * 4
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 10**8))
+def test_rows_lie_no_further_apart_than_a_hundredth_of_the_frames_so_far(frames):
+    following = next_row(frames)
+    assert 1 <= following - frames <= min(max(1, frames // 100), 10_000)
+    assert next_row(following - 1) == following, "wherever the run goes on"
 
 
 def test_match_rates_are_those_of_the_steps_since_the_last_row_and_sizes_those_of_the_memory(finished):
     agent = MFEC("FrozenLake-v1", capacity=2000, seed=5)
-    past = Counter()
-    for row, frames in enumerate((10_000, 20_000)):
-        counts = Counter(vars(agent.learn(frames).tally)) - past
-        past += counts
-        progress = {name: column[row] for name, column in finished.progress().items()}
-        assert counts["steps"] == 10_000
-        assert progress["exact_match_rate"] == pytest.approx(counts["exact"] / counts["lookups"], abs=1e-6)
-        assert progress["exact_match_rate_chosen"] == pytest.approx(counts["exact_chosen"] / 10_000, abs=1e-6)
-        assert (progress["memory_entries"], progress["memory_bytes"]) == (len(agent.memory), agent.memory.nbytes)
+    past, before = Counter(), 0
+    for row, frames in enumerate(map(int, finished.progress()["frames"])):
+        counts = Counter(vars(agent.learn(frames).tally))
+        counts.subtract(past)
+        past.update(counts)
+        progress = {name: column[row] for name, column in finished.progress().items()} if row % 50 == 49 else None
+        assert counts["steps"] == frames - before
+        before = frames
+        if progress:
+            chosen = counts["exact_chosen"] / counts["steps"]
+            assert progress["exact_match_rate"] == pytest.approx(counts["exact"] / counts["lookups"], abs=1e-6)
+            assert progress["exact_match_rate_chosen"] == pytest.approx(chosen, abs=1e-6)
+            assert (progress["memory_entries"], progress["memory_bytes"]) == (len(agent.memory), agent.memory.nbytes)
 
 
-def test_the_time_of_writing_is_that_of_the_steps_since_the_last_row(tmp_path, monkeypatch):
-    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 10)
+def test_the_time_of_writing_is_that_of_the_steps_since_the_last_row(tmp_path):
     run, _ = quiet_train(RunConfig("CartPole-v1", 600, 0, SMALL), tmp_path / "run")
     progress, ends = run.progress(), run.episodes()["frames"]
-    assert len(progress["frames"]) == 60
-    for frames, milliseconds in zip(progress["frames"], progress["write_ms"], strict=True):
-        written = any(frames - 10 < end <= frames for end in ends)
+    before = [0.0, *progress["frames"]]
+    for since, frames, milliseconds in zip(before, progress["frames"], progress["write_ms"], strict=False):
+        written = any(since < end <= frames for end in ends)
         assert milliseconds > 0 if written else milliseconds == 0
     assert {milliseconds > 0 for milliseconds in progress["write_ms"]} == {True, False}
 
 
 def test_speed_counts_the_steps_since_the_run_went_on(tmp_path, monkeypatch):
-    """The first row after a stop: 9,000 of its 10,000 steps were made before."""
-    config = RunConfig("FrozenLake-v1", 9000, 0, SMALL)
+    """The first row after a stop: 20 of its 50 steps were made before."""
+    config = RunConfig("FrozenLake-v1", 9020, 0, SMALL)
     quiet_train(config, tmp_path / "run")
     clock = itertools.chain([100.0], itertools.repeat(102.0))  # when the run goes on, and from then on
     monkeypatch.setattr("mfec.experiments.train.time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    run, _ = quiet_train(replace(config, total_frames=10_000), tmp_path / "run", resume=True)
-    assert run.progress()["steps_per_second"] == [500.0]
+    run, _ = quiet_train(replace(config, total_frames=9050), tmp_path / "run", resume=True)
+    assert run.progress()["frames"][-2:] == [9000, 9050]
+    assert run.progress()["steps_per_second"][-1] == 15.0
 
 
 def test_the_curve_is_a_picture(finished):
@@ -229,7 +259,8 @@ def test_a_run_does_not_go_on_in_another_environment(finished, capsys):
 
 @pytest.mark.parametrize(("env", "n_envs", "first", "second"), [
     ("CartPole-v1", 1, 1003, 3001),
-    ("FrozenLake-v1", 8, 9_984, 20_100),  # 8 frames before the row of progress at 10,000 frames
+    ("FrozenLake-v1", 8, 9_984, 20_100),  # between two rows of progress, of which the last one goes
+    ("FrozenLake-v1", 1, 10_000, 10_450),  # at a row of progress, which stays
     ("FrozenLake-v1", 32, 9_984, 20_100),  # the step after 9,984 frames leads to 10,016
     ("qbert", 1, 3002, 6000),
     ("qbert", 8, 3000, 6000),
@@ -281,25 +312,26 @@ def make_older(run: RunDirectory) -> list[dict[str, str]]:
     return kept
 
 
-def test_a_run_of_an_earlier_version_goes_on_and_its_progress_gets_the_new_columns(tmp_path, monkeypatch):
-    monkeypatch.setattr("mfec.experiments.train.EVERY_FRAMES", 500)
-    config = RunConfig("CartPole-v1", 1200, 0, replace(SMALL, index="exact"))
+def test_a_run_of_an_earlier_version_goes_on_and_its_progress_gets_the_new_columns(tmp_path):
+    config = RunConfig("CartPole-v1", 1205, 0, replace(SMALL, index="exact"))
     run, _ = quiet_train(config, tmp_path / "parts")
     older = make_older(run)
-    assert len(older) == 2
+    kept = [row for row in older if row["frames"] != "1205"]  # its end, where it now goes on
+    assert len(kept) == len(older) - 1 > 100
     assert "recall" not in run.progress_file.read_text()
     quiet_train(replace(config, total_frames=2000), tmp_path / "parts", resume=True)
     header, *rows = run.progress_file.read_text().splitlines()
     assert header == PROGRESS_HEADER
     rows = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
-    assert [row["frames"] for row in rows] == ["500", "1000", "1500", "2000"]
-    assert rows[:2] == [{name: row.get(name, "") for name in header.split(",")} for row in older]
-    assert all(float(row["memory_bytes"]) > 0 and float(row["write_ms"]) > 0 for row in rows[2:])
-    assert float(rows[2]["seconds"]) > float(rows[1]["seconds"])
+    assert rows[-1]["frames"] == "2000"
+    old, new = rows[: len(kept)], rows[len(kept) :]
+    assert old == [{name: row.get(name, "") for name in header.split(",")} for row in kept]
+    assert all(float(row["memory_bytes"]) > 0 and row["write_ms"] for row in new)
+    assert float(new[0]["seconds"]) > float(old[-1]["seconds"])
 
     quiet_train(replace(config, total_frames=2000), tmp_path / "whole")
     (games, progress, memory), expected = outcome(tmp_path / "parts"), outcome(tmp_path / "whole")
-    progress["memory_bytes"][:2] = expected[1]["memory_bytes"][:2]
+    progress["memory_bytes"][: len(kept)] = expected[1]["memory_bytes"][: len(kept)]
     assert (games, progress, memory) == expected
 
 
@@ -419,7 +451,7 @@ def test_on_a_full_disk_the_last_good_checkpoint_stays_and_the_run_goes_on_from_
 
 
 def test_on_a_disk_without_room_for_any_checkpoint_the_message_says_so(tmp_path):
-    arguments = ["CartPole-v1", "--total-frames", "300", "--capacity", "2000", "--out", str(tmp_path / "run")]
+    arguments = ["CartPole-v1", "--total-frames", "20", "--capacity", "2000", "--out", str(tmp_path / "run")]
     full = train_with_little_room(2000, *arguments)
     assert full.returncode == 1
     assert "Traceback" not in full.stdout + full.stderr
@@ -432,7 +464,7 @@ def test_on_a_disk_without_room_for_a_table_a_sentence_names_it(tmp_path):
     assert full.returncode == 1
     assert "Traceback" not in full.stdout + full.stderr
     assert full.stderr.splitlines()[-1].startswith("mfec: ")
-    assert "episodes.csv" in full.stderr.splitlines()[-1]
+    assert re.search(r"(episodes|progress)\.csv", full.stderr.splitlines()[-1])
 
 
 def test_on_a_disk_without_any_room_no_run_begins(tmp_path):
@@ -489,9 +521,9 @@ def test_a_process_that_was_killed_is_no_obstacle_and_a_run_that_ended_leaves_no
 # -- Stopping ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("steps", [1, 7, 250, 251, 999])
+@pytest.mark.parametrize("steps", [1, 7, 250, 251, 999, 1003])
 def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, steps):
-    config = RunConfig("FrozenLake-v1", 1000, 2, SMALL)
+    config = RunConfig("FrozenLake-v1", 1003, 2, SMALL)
     with stopped_after(steps):
         quiet_train(config, tmp_path / "parts", checkpoint_frames=250)
     assert MFEC.load(tmp_path / "parts" / "checkpoint").frames == steps

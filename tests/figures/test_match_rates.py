@@ -60,6 +60,13 @@ def test_rows_without_a_share_are_left_out(tmp_path):
     assert (chosen.mean, every.mean) == (0.5, 0.25)
 
 
+def test_a_row_counts_by_the_frames_that_it_is_about(tmp_path):
+    ends = {100: 1.0, 400: 0.0, 500: 0.25}
+    rows = [{"frames": at, "exact_match_rate_chosen": own, "exact_match_rate": own} for at, own in ends.items()]
+    chosen, _ = match_rates([write_run(tmp_path, mfec(), GAME, rows)])
+    assert chosen.mean == pytest.approx((100 * 1.0 + 300 * 0.0 + 100 * 0.25) / 500)
+
+
 def test_what_has_no_shares_is_said(tmp_path):
     with pytest.raises(FigureError, match=r"a/progress\.csv says nothing of exact matches yet"):
         match_rates([write_run(tmp_path / "a", mfec(), GAME)])

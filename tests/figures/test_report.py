@@ -14,10 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import mfec as package
 from mfec.cli import main
 from mfec.config import EnvConfig, RunConfig
+from mfec.experiments.train import train
 from mfec.figures.match_rates import draw_match_rates
 from mfec.figures.report.missing import missing_curves
 from mfec.figures.report.page import write_report
@@ -189,6 +191,31 @@ def test_without_any_game_there_is_a_report(tmp_path):
     assert page.sections["figure1"].startswith("Learning curvesNo run has finished a game yet.")
     for section, experiment in (("figure1", "figure1"), ("figure2", "figure2"), ("match_rates", "match_rates")):
         assert page.commands(section) == [f"mfec reproduce {experiment} --games qbert"]
+
+
+@pytest.mark.parametrize("algorithm", ["mfec", "dqn"])
+def test_in_an_environment_of_ones_own_no_grid_of_the_papers_is_advised(tmp_path, algorithm):
+    own = mfec("CartPole-v1") if algorithm == "mfec" else baseline("dqn", "CartPole-v1")
+    write_run(tmp_path / "a", replace(own, total_frames=50), [])
+    page = report(tmp_path)
+    assert "reproduce" not in "".join(page.commands("figure1") + page.commands("match_rates"))
+    [more], [matches] = page.commands("figure1"), page.commands("match_rates")
+    assert "mfec train CartPole-v1" in more
+    assert "--total-frames 500" in more
+    assert more.endswith(f"--resume --out {tmp_path / 'a'}")
+    assert (matches == more) == (algorithm == "mfec")
+    assert matches.startswith("mfec train CartPole-v1 ")
+    assert "dqn" not in matches
+
+
+@pytest.mark.parametrize("frames", [50, 2000])
+def test_a_run_at_its_end_is_finished_and_tells_its_exact_matches(tmp_path, frames):
+    run = train(RunConfig("FrozenLake-v1", frames), tmp_path / "lake", console=Console(quiet=True))
+    page = report(tmp_path)
+    assert f" of {frames:,}" not in page.sections["runs"]
+    assert len(run.episodes()["frames"]) > 0
+    assert page.commands("match_rates") == []
+    assert len(page.all("img")) == 2
 
 
 def test_a_figure_that_cannot_be_drawn_yet_says_why(tmp_path):

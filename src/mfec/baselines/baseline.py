@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mfec.callback import Tally, Watcher
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
-from mfec.config import ALGORITHMS, AlgorithmName, RunConfig
+from mfec.config import ALGORITHMS, AlgorithmName, RunConfig, scheduled
 from mfec.envs.lanes import make_lanes
 from mfec.threads import n_threads
 
@@ -65,8 +65,7 @@ class Baseline:
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any], config: RunConfig) -> None:
-        """env: without stacked frames, which are stacked here."""
-        self.config = config
+        """env: without stacked frames, which are stacked here. `self.config` has numbers for DQN's schedule."""
         self.algorithm: AlgorithmName = config.algorithm
         self.scores: deque[float] = deque(maxlen=100)
         self.tally = Tally()
@@ -80,6 +79,9 @@ class Baseline:
             clip_rewards=settings.clip_rewards,
             episode=settings.episode,
         )
+        if not a2c:
+            config = replace(config, dqn=scheduled(config.dqn, config.total_frames / self.env.lanes.frame_skip))
+        self.config = config
         # A small network is ten times slower on two threads than on one, where another process is busy.
         torch.set_num_threads(n_threads() if self.env.stacked else 1)
         self.model: DQN | A2C

@@ -25,7 +25,10 @@ def make_dqn(
     device: DeviceName,
     prioritised: bool,
 ) -> DQN:
-    """Stable-Baselines3's DQN with the published settings."""
+    """Stable-Baselines3's DQN with the published settings; `config` has numbers for its schedule (`scheduled`)."""
+    replay_start, target_every, epsilon_steps = config.replay_start, config.target_every, config.epsilon_steps
+    if replay_start is None or target_every is None or epsilon_steps is None:
+        raise ValueError("the schedule of DQN has no numbers yet; `scheduled` gives them")
     networks, replay = seed.spawn(2)
     kind: type[DQN] = PrioritisedDQN if prioritised else DQN
     adam = config.optimizer == "adam"
@@ -35,14 +38,14 @@ def make_dqn(
         env,
         learning_rate=config.learning_rate,
         buffer_size=config.replay_capacity,
-        learning_starts=config.replay_start,
+        learning_starts=replay_start,
         batch_size=config.batch_size,
         gamma=config.gamma,
         train_freq=max(1, config.train_every // env.num_envs),
         gradient_steps=config.gradient_steps,
         replay_buffer_class=PrioritisedReplay if prioritised else FrameReplay,
         replay_buffer_kwargs=options | ({"alpha": config.alpha} if prioritised else {}),
-        target_update_interval=config.target_every,
+        target_update_interval=target_every,
         max_grad_norm=10.0 if adam else float("inf"),
         policy_kwargs={} if adam else {"optimizer_class": CentredRMSprop},
         seed=_number(networks),
@@ -52,7 +55,7 @@ def make_dqn(
 
     def epsilon(progress_remaining: float) -> float:
         """By the steps that were made and not by the share of a run: so a longer one begins as a shorter one did."""
-        fallen = (1.0 - config.epsilon) * model.num_timesteps / config.epsilon_steps
+        fallen = (1.0 - config.epsilon) * model.num_timesteps / epsilon_steps
         return max(config.epsilon, 1.0 - fallen)
 
     model.exploration_schedule = epsilon

@@ -6,21 +6,29 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from mfec.cli.stopping import say_how_to_resume
-from mfec.config import CHECKPOINT_FRAMES, AgentConfig, DeviceName
+from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, AgentConfig, DeviceName, dqn_defaults
 from mfec.errors import MfecError
-from mfec.experiments.grid import Choices, ExperimentName, GridRun, asked, expand, read_experiment
+from mfec.experiments.grid import (
+    FRAMES_A_STEP,
+    Choices,
+    ExperimentName,
+    GridRun,
+    asked,
+    expand,
+    read_experiment,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mfec.experiments.launchers import Job, Launcher
+    from mfec.experiments.launchers import HowToTrain, Job, Launcher
 
 LauncherName = Literal["local", "ray"]
 
@@ -58,6 +66,10 @@ class Reproduce:
     """Runs at a time on this machine, as far as its memory goes."""
     checkpoint_frames: int = CHECKPOINT_FRAMES
     """Frames between two checkpoints of a run."""
+    keep_frames: bool = False
+    """Keep the frames of MFEC's episodes in each run's history, so that `mfec inspect` need not play them again."""
+    frames_limit_gb: Annotated[float, arg(metavar="GB")] = FRAMES_LIMIT_GB
+    """Gigabytes of kept frames in a run; beyond them, those of episodes that the memory has the least of go."""
     ignore_memory_limit: bool = False
     """Start runs even if they could come to need more memory than there is."""
     video: bool = True
@@ -81,13 +93,14 @@ def run_reproduce(command: Reproduce, given: Sequence[str]) -> int:
     runs = expand(experiment, choices)
     out = command.out or Path("runs") / experiment.name
     if command.dry_run:
-        _print_commands(runs, out, command.checkpoint_frames)
+        _print_commands(runs, out, _how(command))
         return 0
     from rich.console import Console
 
     from mfec.experiments.train_grid import train_grid
 
     console = Console(file=sys.stdout)  # for good: Ray's own words are sent elsewhere
+    _say_schedules(runs, console)
     launcher = _launcher(command, out)
     jobs = train_grid(runs, out, launcher, asked=asked(experiment, choices, runs), console=console)
     failed = [job for job in jobs if job.state == "failed"]
@@ -118,10 +131,18 @@ def _choices(command: Reproduce) -> Choices:
     )
 
 
-def _launcher(command: Reproduce, out: Path) -> Launcher:
-    from mfec.experiments.launchers import OWN, HowToTrain
+def _how(command: Reproduce) -> HowToTrain:
+    from mfec.experiments.launchers import HowToTrain
 
-    how = HowToTrain(command.checkpoint_frames, command.ignore_memory_limit)
+    return HowToTrain(
+        command.checkpoint_frames, command.ignore_memory_limit, command.keep_frames, command.frames_limit_gb
+    )
+
+
+def _launcher(command: Reproduce, out: Path) -> Launcher:
+    from mfec.experiments.launchers import OWN
+
+    how = _how(command)
     if command.launcher == "ray":
         from mfec.experiments.launchers.ray import RayLauncher
 
@@ -146,14 +167,27 @@ def _launcher(command: Reproduce, out: Path) -> Launcher:
     return LocalLauncher(jobs=command.jobs, how=how)
 
 
-def _print_commands(runs: Sequence[GridRun], out: Path, checkpoint_frames: int) -> None:
-    from mfec.command_line import arguments_of
+def _print_commands(runs: Sequence[GridRun], out: Path, how: HowToTrain) -> None:
+    from mfec.command_line import arguments_of, as_arguments, options_of_training
 
-    checkpoints = [] if checkpoint_frames == CHECKPOINT_FRAMES else ["--checkpoint-frames", str(checkpoint_frames)]
+    without_frames = replace(how, keep_frames=False, frames_limit_gb=FRAMES_LIMIT_GB)
     for run in runs:
-        print(shlex.join(["mfec", *arguments_of(run.config), *checkpoints, "--resume", "--out", str(out / run.place)]))
+        # All games and levels of the paper show pictures, but only MFEC keeps them.
+        own = how if run.config.algorithm == "mfec" else without_frames
+        options = as_arguments(options_of_training(**vars(own)))
+        print(shlex.join(["mfec", *arguments_of(run.config), *options, "--resume", "--out", str(out / run.place)]))
     frames = sum(run.config.total_frames for run in runs)
     print(f"# {len(runs)} runs, {frames:,} frames", flush=True)
+
+
+def _say_schedules(runs: Sequence[GridRun], console: Console) -> None:
+    """What there is to say of DQN's schedule in these runs, once for all that have the same."""
+    from mfec.experiments.schedule import about_schedule
+
+    shrunk = [run.config for run in runs if run.config.algorithm in ("dqn", "prioritised_dqn")]
+    said = (about_schedule(dqn_defaults(own.algorithm), own.dqn, own.total_frames / FRAMES_A_STEP) for own in shrunk)
+    for sentence in dict.fromkeys(sentence for sentences in said for sentence in sentences):
+        console.print(sentence, highlight=False, soft_wrap=True)
 
 
 def _report(failed: Sequence[Job]) -> None:

@@ -15,7 +15,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from mfec.canonical_names import canonical_name
 from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume
 from mfec.cli.vae import draw_vae
-from mfec.command_line import Options, as_arguments, options_of
+from mfec.command_line import Options, as_arguments, options_of, options_of_training
 from mfec.config import (
     CHECKPOINT_FRAMES,
     FRAMES_LIMIT_GB,
@@ -75,7 +75,7 @@ class Train:
     video: bool = True
     """At the end, film a game into OUT/video.mp4, where the environment can be drawn."""
     ignore_memory_limit: bool = False
-    """Start even if a full memory would not fit in RAM."""
+    """Start even if the memory could come to need more than there is of RAM, or of the GPU's, in this run."""
     vae_frames: int = VAEConfig.frames
     """With --embedding vae and no --vae: frames of a random policy that the run's own VAE is trained on, its first."""
     vae_steps: int = VAEConfig.steps
@@ -226,14 +226,14 @@ def _outcome(status: int) -> str:
 
 def _refuse_encoders_that_do_not_fit(runs: Runs) -> None:
     """An error where a run names an encoder that is not there or of other pictures, or has none to train one on."""
-    with_vae = {
-        (config.env, config.agent.vae): config for config, _ in runs.values() if config.agent.embedding == "vae"
-    }
+    with_vae = [(config, place) for config, place in runs.values() if config.agent.embedding == "vae"]
     if with_vae:
+        from mfec.experiments.embedding import encoder_of_checkpoint
         from mfec.experiments.train import resolve
 
-        for config in with_vae.values():
-            resolve(config)
+        begin = [(config, place) for config, place in with_vae if encoder_of_checkpoint(place) is None]
+        for config, place in {(config.env, config.agent.vae): (config, place) for config, place in begin}.values():
+            resolve(config, place)
 
 
 def _train_fleet(command: Train, runs: Runs, console: Console) -> dict[str, str]:
@@ -241,12 +241,11 @@ def _train_fleet(command: Train, runs: Runs, console: Console) -> dict[str, str]
     from mfec.experiments.fleet import Member, train_fleet
     from mfec.run_directory import RunDirectory
 
-    members = [Member(name, config, place) for name, (config, place) in runs.items()]
+    members = [Member(name, config, place, command.keep_frames) for name, (config, place) in runs.items()]
     train_fleet(
         members,
         resume=command.resume,
         checkpoint_frames=command.checkpoint_frames,
-        keep_frames=command.keep_frames,
         frames_limit_gb=command.frames_limit_gb,
         ignore_memory_limit=command.ignore_memory_limit,
         console=console,
@@ -269,16 +268,14 @@ def _settings(command: Train, configs: Sequence[RunConfig]) -> list[str]:
     for config in configs:  # what differs from the defaults of one environment was given, and so is the same in all
         as_given = replace(config.agent, vae=command.agent.vae, embedding=command.agent.embedding)
         options |= options_of(replace(config, agent=as_given))
-    if command.checkpoint_frames != CHECKPOINT_FRAMES:
-        options["checkpoint-frames"] = str(command.checkpoint_frames)
-    if command.keep_frames:
-        options["keep-frames"] = None
-    if command.frames_limit_gb != FRAMES_LIMIT_GB:
-        options["frames-limit-gb"] = str(command.frames_limit_gb)
+    options |= options_of_training(
+        checkpoint_frames=command.checkpoint_frames,
+        keep_frames=command.keep_frames,
+        frames_limit_gb=command.frames_limit_gb,
+        ignore_memory_limit=command.ignore_memory_limit,
+    )
     if not command.video:
         options["no-video"] = None
-    if command.ignore_memory_limit:
-        options["ignore-memory-limit"] = None
     return as_arguments(options)
 
 

@@ -31,6 +31,7 @@ from mfec.device.service import PipeChannel, Service
 from mfec.errors import MfecError
 from mfec.experiments.display import LOG, LogTo, Progress
 from mfec.experiments.fleet_display import FleetDisplay
+from mfec.experiments.leaving import HANGS, Leaving
 from mfec.experiments.lock import locked
 from mfec.experiments.ram import refuse_what_cannot_fit
 from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS, Stopped, hear_at_once, passing_on, start_unheard
@@ -48,6 +49,7 @@ class Member:
     name: str
     config: RunConfig
     out: Path
+    keep_frames: bool = False
     outcome: str = "running"  # then finished, stopped (and saved), stopped at once, or failed
     reason: str = ""
 
@@ -57,7 +59,6 @@ def train_fleet(
     *,
     resume: bool = False,
     checkpoint_frames: int = CHECKPOINT_FRAMES,
-    keep_frames: bool = False,
     frames_limit_gb: float = FRAMES_LIMIT_GB,
     ignore_memory_limit: bool = False,
     console: Console | None = None,
@@ -73,7 +74,8 @@ def train_fleet(
         raise ValueError(f"the runs of a fleet share one device, not {', '.join(sorted(devices))}")
     device = devices.pop()
     service = Service(device)
-    refuse_what_cannot_fit([member.config for member in members], console, ignore=ignore_memory_limit)
+    outs = [member.out for member in members]
+    refuse_what_cannot_fit([member.config for member in members], console, outs=outs, ignore=ignore_memory_limit)
     try:
         _train_own_vaes(members, device, resume, console, patience)
     except Stopped:
@@ -84,7 +86,6 @@ def train_fleet(
     options = {
         "resume": resume,
         "checkpoint_frames": checkpoint_frames,
-        "keep_frames": keep_frames,
         "frames_limit_gb": frames_limit_gb,
         "patience": patience,
     }
@@ -124,6 +125,7 @@ class _Fleet:
         self._console = console
         self._of_pipe: dict[Connection[Any, Any], Member] = {}
         self._processes: dict[str, Any] = {}
+        self._leaving = Leaving()
         self._selector = selectors.DefaultSelector()
         self._last_look_up = 0.0
         self._stopping = False
@@ -138,7 +140,7 @@ class _Fleet:
             with passing_on(self._stop):
                 self._start_all(context, options)
                 with FleetDisplay(self._members, self._console) as display:
-                    while self._of_pipe:
+                    while self._of_pipe or self._leaving:
                         self._serve(display)
         finally:
             if threads is None:
@@ -153,7 +155,7 @@ class _Fleet:
                 member.outcome = "stopped"
                 continue
             ours, theirs = context.Pipe()
-            arguments = (theirs, member.config, member.out, options)
+            arguments = (theirs, member.config, member.out, {**options, "keep_frames": member.keep_frames})
             process = context.Process(target=_play, args=arguments, daemon=True)
             self._processes[member.name] = start_unheard(process)
             theirs.close()
@@ -173,7 +175,7 @@ class _Fleet:
             try:
                 what, *arguments = pipe.recv()
             except (EOFError, OSError):
-                self._ended(pipe, member, display)
+                self._last_word(pipe, member)
                 continue
             if what == "progress":
                 display.progress(member.name, *arguments)
@@ -181,22 +183,29 @@ class _Fleet:
                 display.say(f"{member.name}: {arguments[0]}")
             elif what == "outcome":
                 member.outcome, member.reason = arguments
+                self._last_word(pipe, member)
             else:
                 self._service.answer(pipe, what, *arguments)
+        for member, status, hangs in self._leaving.gone():
+            self._ended(member, status, hangs, display)
         display.refresh()
 
-    def _ended(self, pipe: Connection[Any, Any], member: Member, display: FleetDisplay) -> None:
+    def _last_word(self, pipe: Connection[Any, Any], member: Member) -> None:
+        """Nothing more will come from this run; its process may need a while to exit, and others go on."""
         self._selector.unregister(pipe)
         del self._of_pipe[pipe]
         pipe.close()
         self._service.forget(pipe)
-        process = self._processes[member.name]
-        process.join()
+        self._leaving.add(self._processes[member.name], member)
+
+    def _ended(self, member: Member, status: int, hangs: bool, display: FleetDisplay) -> None:
+        if hangs:
+            display.say(f"{member.name}: {HANGS}")
         if member.outcome == "running":  # it had no time to say anything
-            if self._stopping and -process.exitcode in STOP_SIGNALS:
+            if self._stopping and -status in STOP_SIGNALS:
                 member.outcome = "stopped"
             else:
-                member.outcome, member.reason = "failed", f"its process ended with status {process.exitcode}"
+                member.outcome, member.reason = "failed", f"its process ended with status {status}"
         if member.outcome != "finished":
             display.say(f"{member.name} {member.outcome}" + (f": {member.reason}" if member.reason else ""))
 

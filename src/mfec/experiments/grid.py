@@ -17,13 +17,13 @@ from mfec.config import (
     ALGORITHMS,
     AlgorithmName,
     DeviceName,
-    DQNConfig,
     EmbeddingName,
     RunConfig,
     agent_defaults,
     dqn_defaults,
     environment_defaults,
     folder_of,
+    scheduled,
 )
 from mfec.toml import to_toml
 
@@ -205,8 +205,10 @@ def _runs(experiment: Experiment, part: Part, choices: Choices, env: str, seed: 
             replace(agent_defaults(env), device=choices.device),
             environment,
             algorithm=algorithm,
-            dqn=shortened(dqn_defaults(algorithm), frames, part.total_frames),
+            dqn=dqn_defaults(algorithm),
         )
+        if algorithm in ("dqn", "prioritised_dqn"):
+            config = replace(config, dqn=scheduled(config.dqn, frames / FRAMES_A_STEP))
         if algorithm != "mfec":
             yield GridRun(config, Path(folder_of(env), algorithm, f"seed-{seed}"))
             continue
@@ -225,20 +227,3 @@ def scaled_frames(frames: int, scale: float) -> int:
     (100000, 3333332)
     """
     return max(FRAMES_A_STEP, int(frames * scale) // FRAMES_A_STEP * FRAMES_A_STEP)
-
-
-def shortened(dqn: DQNConfig, frames: int, published_frames: int) -> DQNConfig:
-    """DQN's settings for a run of that many frames: the published ones, if it is long enough to begin to learn.
-
-    A run that ends before replay has begun would only play at random. Its schedule is shrunk as the run is: the steps
-    before learning, those over which epsilon falls, and those between two updates of the target network.
-    """
-    if dqn.replay_start < frames // FRAMES_A_STEP:
-        return dqn
-    share = frames / published_frames
-    return replace(
-        dqn,
-        replay_start=int(dqn.replay_start * share),
-        epsilon_steps=max(1, int(dqn.epsilon_steps * share)),
-        target_every=max(1, int(dqn.target_every * share)),
-    )

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import queue
+import select
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from mfec.experiments.stopping import ASK_TO_STOP, passing_on
+from mfec.experiments import leaving
+from mfec.experiments.stopping import ASK_TO_STOP, STATUS_FD, passing_on
+
+GLANCE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -37,17 +42,34 @@ def train_processes(children: Sequence[Child], *, resume: bool, jobs: int, conso
     threads = one_thread(os.environ)
     waiting = list(children)
     running: dict[str, subprocess.Popen[str]] = {}
-    readers: list[threading.Thread] = []
     status: dict[str, int] = {}
     stopping = False
-    ended = threading.Semaphore(0)
+    ended: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
 
-    def relay(name: str, process: subprocess.Popen[str]) -> None:
+    def say(name: str, line: str) -> None:
+        console.print(f"{name}: {line}", highlight=False, markup=False, soft_wrap=True)
+
+    def relay(name: str, lines: Iterable[str]) -> None:
+        for line in lines:
+            say(name, line.rstrip())
+
+    def watch(name: str, process: subprocess.Popen[str], told: int) -> None:
+        """Until the process has exited; one that has told its status and does not exit is killed."""
         assert process.stdout is not None
-        for line in process.stdout:
-            console.print(f"{name}: {line.rstrip()}", highlight=False, markup=False, soft_wrap=True)
-        process.wait()
-        ended.release()
+        reader = threading.Thread(target=relay, args=(name, process.stdout), daemon=True)
+        reader.start()
+        while not select.select([told], [], [], GLANCE_SECONDS)[0] and process.poll() is None:
+            pass
+        own = os.read(told, 16) if select.select([told], [], [], 0.0)[0] else b""
+        os.close(told)
+        try:
+            process.wait(leaving.EXIT_SECONDS if own else None)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            say(name, leaving.HANGS)
+        reader.join(leaving.EXIT_SECONDS)  # a process of its own, which goes on, may hold its output
+        ended.put((name, int(own) if own else process.returncode))
 
     def ask_to_stop() -> None:
         nonlocal stopping
@@ -61,21 +83,23 @@ def train_processes(children: Sequence[Child], *, resume: bool, jobs: int, conso
                 child = waiting.pop(0)
                 command = [sys.executable, "-m", "mfec", "train", child.env, *child.settings]
                 command += ["--seed", str(child.seed), "--out", str(child.out), *(["--resume"] if resume else [])]
+                told, tells = os.pipe()
                 process = subprocess.Popen(
-                    command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=threads
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env={**threads, STATUS_FD: str(tells)},
+                    pass_fds=(tells,),
                 )
+                os.close(tells)
                 running[child.name] = process
                 if stopping:  # since it was started
                     process.send_signal(ASK_TO_STOP)
-                readers.append(threading.Thread(target=relay, args=(child.name, process), daemon=True))
-                readers[-1].start()
-            ended.acquire()
-            for name, process in list(running.items()):
-                if process.poll() is not None:
-                    status[name] = process.returncode
-                    del running[name]
-    for reader in readers:
-        reader.join()
+                threading.Thread(target=watch, args=(child.name, process, told), daemon=True).start()
+            name, outcome = ended.get()
+            status[name] = outcome
+            del running[name]
     return status
 
 

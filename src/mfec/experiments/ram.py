@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,10 @@ from rich.console import Console
 from mfec.config import EnvConfig, RunConfig
 from mfec.device import free_on_device
 from mfec.device.layout import PAGE
-from mfec.embeddings import resolve_embedding
 from mfec.envs import make_env
 from mfec.envs.lanes import Lanes, make_lanes
 from mfec.errors import MfecError
+from mfec.experiments.embedding import embedding_of_run
 from mfec.memory import EpisodicMemory
 
 DEVICE_SLACK = 9 / 8  # states are given room in slabs of an eighth of what there is
@@ -29,16 +30,21 @@ class TooLarge(MfecError):
     """A memory that cannot fit."""
 
 
-def refuse_what_cannot_fit(configs: Sequence[RunConfig], console: Console, *, ignore: bool) -> None:
-    """Say how large the memories of these runs can grow; an error if they do not fit, unless told otherwise."""
+def refuse_what_cannot_fit(
+    configs: Sequence[RunConfig], console: Console, *, outs: Sequence[Path] = (), ignore: bool
+) -> None:
+    """Say how large the memories of these runs can grow; an error if they do not fit, unless told otherwise.
+
+    outs: the directories of the runs, some of which may go on from a checkpoint.
+    """
     shapes: dict[tuple[str, EnvConfig], Lanes] = {}
     reports = []
-    for config in configs:
+    for config, out in zip_longest(configs, outs):
         key = (config.env, config.environment)
         if key not in shapes:
             shapes[key] = make_lanes(make_env(*key), np.random.SeedSequence(0))
         lanes = shapes[key]
-        _, dim = resolve_embedding(config.agent.embedding, lanes.observation_space, config.agent.dim, config.agent.vae)
+        _, dim = embedding_of_run(config.agent, lanes.observation_space, out)
         reports.append(RamReport.of(int(lanes.action_space.n), dim, config, lanes.frame_skip))
     report = reports[0] if len(reports) == 1 else RamReport.together(reports)
     console.print(report.sentence(), highlight=False, soft_wrap=True)
@@ -118,16 +124,21 @@ class RamReport:
         )
 
     def refuse_what_cannot_fit(self, ignore: bool) -> None:
-        """An error if the full memory is larger than RAM, unless told otherwise."""
-        if self.full > self.ram and not ignore:
+        """An error if the memory can grow larger than RAM in this run, unless told otherwise.
+
+        What a full one would take does not matter to a short run: arrays have their full size from the start, but the
+        system hands out their pages as entries are written.
+        """
+        if self.in_this_run > self.ram and not ignore:
             if len(self.buffers) == 1:
                 [(capacity, n_actions)] = self.buffers.items()
                 what = f"a capacity of {capacity:,} entries for each of {n_actions} actions"
             else:
                 what = f"a capacity of {self._entries}"
             raise TooLarge(
-                f"{what} {'of all runs ' if self.runs > 1 else ''}needs {show_bytes(self.full)}, this machine has "
-                f"{show_bytes(self.ram)}: choose a smaller --capacity, or --ignore-memory-limit to start all the same"
+                f"{what} {'of all runs ' if self.runs > 1 else ''}needs up to {show_bytes(self.in_this_run)} in this "
+                f"run and {show_bytes(self.full)} when full, this machine has {show_bytes(self.ram)}: choose a smaller "
+                "--capacity or fewer --total-frames, or --ignore-memory-limit to start all the same"
             )
 
     @property

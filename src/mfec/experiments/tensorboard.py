@@ -3,36 +3,66 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import logging
+import os
+import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+LOG = logging.getLogger("mfec")
+FILES = itertools.count()  # of this process, whose names must differ
+
 
 class TensorBoard:
-    """Writes scalars as TensorBoard events; without the extra it does nothing."""
+    """Writes scalars as TensorBoard events; without the extra it does nothing.
+
+    Events are written at once and in this thread. TensorBoard's own writer has a thread, which on a full disk prints a
+    traceback and ends the run; here the run is told of it and goes on without events.
+    """
 
     def __init__(self, directory: Path) -> None:
-        self._writer: Any = None
+        self._records: Any = None
         if importlib.util.find_spec("tensorboard") is None:
             return
         from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
-        self._writer = EventFileWriter(str(directory))
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(FILES)}"
+        try:
+            self._records = RecordWriter((directory / name).open("wb"))
+        except OSError as error:
+            self._give_up(error)
+        self._add(file_version="brain.Event:2")
 
     def write(self, frames: int, scalars: Mapping[str, Any]) -> None:
         """One event for each number, at this frame."""
-        if self._writer is None:
+        if self._records is None:
             return
         values = [
             self._summary.Value(tag=f"mfec/{name}", simple_value=float(value))
             for name, value in scalars.items()
             if name != "frames" and value != ""
         ]
-        self._writer.add_event(self._event(step=frames, summary=self._summary(value=values)))
+        self._add(step=frames, summary=self._summary(value=values))
 
     def close(self) -> None:
-        """Flush and close."""
-        if self._writer is not None:
-            self._writer.close()
+        """Close the file."""
+        if self._records is not None:
+            self._records.close()
+
+    def _add(self, **event: Any) -> None:
+        if self._records is None:
+            return
+        try:
+            self._records.write(self._event(wall_time=time.time(), **event).SerializeToString())
+            self._records.flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self._records = None
+        LOG.warning("cannot write TensorBoard events: %s; the run goes on without them", error)

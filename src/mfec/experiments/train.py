@@ -15,15 +15,17 @@ from rich.console import Console
 from mfec.agent import MFEC, AnyEnv, BadEnvironmentData
 from mfec.callback import Game, Learner, Steps
 from mfec.checkpoint import CheckpointError
-from mfec.config import ALGORITHMS, CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, RunConfig
+from mfec.config import ALGORITHMS, CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, RunConfig, check_frames_limit
 from mfec.device import Channel
-from mfec.embeddings import VAE, resolve_embedding
+from mfec.embeddings import VAE
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
+from mfec.experiments.embedding import embedding_of_run
 from mfec.experiments.frames import observation_space
 from mfec.experiments.lock import locked
 from mfec.experiments.ram import refuse_replay_that_cannot_fit, refuse_what_cannot_fit
+from mfec.experiments.schedule import about_schedule, begun_with
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
 from mfec.experiments.vae import refuse_missing_device, train_own_vaes
@@ -35,7 +37,7 @@ from mfec.run_directory import RunDirectory, RunDirectoryError
 if TYPE_CHECKING:
     from mfec.baselines import Baseline
 
-EVERY_FRAMES = 10_000  # between rows of progress.csv
+EVERY_FRAMES = 10_000  # between rows of progress.csv, at most
 
 
 def train(
@@ -60,8 +62,7 @@ def train(
     """
     if checkpoint_frames < 1:
         raise ValueError(f"checkpoint_frames must be at least 1, not {checkpoint_frames}")
-    if not frames_limit_gb > 0.0:
-        raise ValueError(f"the limit of kept frames must be above 0 gigabytes, not {frames_limit_gb}")
+    check_frames_limit(frames_limit_gb)
     picture = picture_to_keep(config) if keep_frames else None
     console = console or Console()
     directory = RunDirectory(out)
@@ -96,7 +97,7 @@ def _train(
 
     history = _history(agent, directory, picture, frames_limit_gb) if isinstance(agent, MFEC) else None
     with stop_signals() as stop, display or Display(config.total_frames, console) as shown:
-        recorder = Recorder(agent, directory, stop, shown, checkpoint_frames, history)
+        recorder = Recorder(agent, config, directory, stop, shown, checkpoint_frames, history)
         try:
             agent.learn(config.total_frames, recorder)
             recorder.finish(agent)
@@ -116,11 +117,11 @@ def _begin(
     device: Channel | None,
 ) -> tuple[MFEC, RunConfig]:
     """The agent of a run, from its checkpoint if there is one, and the settings with what `auto` stands for."""
-    env, config = resolve(config)
+    env, config = resolve(config, directory.path)
     if directory.exists:
         directory.check_same(config)
     if device is None:  # else all runs together were looked at before
-        refuse_what_cannot_fit([config], console, ignore=ignore_memory_limit)
+        refuse_what_cannot_fit([config], console, outs=[directory.path], ignore=ignore_memory_limit)
         if config.agent.embedding == "vae":
             refuse_missing_device(config.agent.device)
 
@@ -154,6 +155,16 @@ def picture_to_keep(config: RunConfig) -> tuple[int, ...]:
     return shape
 
 
+def has_frames_to_keep(config: RunConfig) -> bool:
+    """Whether a run can keep its frames; also where it cannot even begin, and will say why."""
+    if config.algorithm != "mfec":
+        return False
+    try:
+        return picture_shape(observation_space(config.env, config.environment)) is not None
+    except Exception:  # an environment may raise anything
+        return True
+
+
 def _history(
     agent: MFEC, directory: RunDirectory, picture: tuple[int, ...] | None, frames_limit_gb: float
 ) -> HistoryWriter:
@@ -184,14 +195,21 @@ def _begin_baseline(
     if device is not None:
         raise ValueError(f"{ALGORITHMS[config.algorithm]} has nothing to look up on a device that other runs share")
     refuse_missing_device(config.agent.device)
+    given = config.dqn
+    if directory.exists:
+        config = begun_with(config, directory)
     single = make_env(config.env, replace(config.environment, frame_stack=1))  # frames are stacked for learning
     baseline = Baseline(single, config)
+    config = replace(config, dqn=baseline.config.dqn)
     if not baseline.env.stacked:
         config = replace(config, environment=replace(config.environment, frame_stack=1))
     if directory.exists:
         directory.check_same(config)
     if config.algorithm != "a2c":
         refuse_replay_that_cannot_fit(config, baseline.env.lanes, console, ignore=ignore_memory_limit)
+        steps = config.total_frames / baseline.env.lanes.frame_skip
+        for sentence in about_schedule(given, config.dqn, steps, begun=directory.exists):
+            console.print(sentence, highlight=False, soft_wrap=True)
     if directory.exists and directory.has_checkpoint:
         baseline.restore(directory.checkpoint)
         _go_on(baseline, config, directory, console)
@@ -201,21 +219,38 @@ def _begin_baseline(
 
 
 def _go_on(agent: Learner, config: RunConfig, directory: RunDirectory, console: Console) -> None:
-    directory.cut_tables(agent.games, agent.frames)
+    # The last row of a run that goes on with more frames: steps that it counted are those of the next row, too.
+    begun_row = agent.tally.steps > 0 and agent.frames < config.total_frames
+    directory.cut_tables(agent.games, agent.frames - begun_row)
     directory.write_config(config)
     console.print(f"going on from frame {agent.frames:,}", highlight=False)
 
 
-def resolve(config: RunConfig) -> tuple[AnyEnv, RunConfig]:
-    """The environment of a run, and its settings with the embedding that `auto` stands for and its encoder's one name.
+def resolve(config: RunConfig, out: Path | None = None) -> tuple[AnyEnv, RunConfig]:
+    """The environment of the run in `out`, and its settings with what `auto` stands for and its encoder's one name.
 
     An environment that cannot be made, or that an encoder does not fit, is an error.
     """
     env = make_env(config.env, config.environment)
     space = make_lanes(env, np.random.SeedSequence(config.seed)).observation_space
     agent = replace(config.agent, vae=encoder_name(config.agent.vae))
-    name, _ = resolve_embedding(agent.embedding, space, agent.dim, agent.vae)
+    name, _ = embedding_of_run(agent, space, out)
     return env, replace(config, agent=replace(agent, embedding=name))
+
+
+def next_row(frames: int) -> int:
+    """The number of frames at which `progress.csv` has its next row, after so many.
+
+    Rows lie a hundredth of the frames so far apart, rounded down to 1, 2 or 5 and zeros, and at most 10,000. So a run
+    of any length has a hundred of them, and where they lie does not depend on how long the run is, was, or will be.
+
+    >>> [next_row(frames) for frames in (0, 99, 250, 4_321, 10_000, 999_999, 1_234_567)]
+    [1, 100, 252, 4340, 10100, 1000000, 1240000]
+    """
+    hundredth = max(1, frames // 100)
+    zeros = int("1" + "0" * (len(str(hundredth)) - 1))
+    apart = min(EVERY_FRAMES, zeros * max(digit for digit in (1, 2, 5) if digit * zeros <= hundredth))
+    return (frames // apart + 1) * apart
 
 
 class Recorder:
@@ -224,6 +259,7 @@ class Recorder:
     def __init__(
         self,
         agent: Learner,
+        config: RunConfig,
         directory: RunDirectory,
         stop: list[int],
         display: RunDisplay,
@@ -243,6 +279,9 @@ class Recorder:
         self._seconds_before = past["seconds"][-1] if past["seconds"] else 0.0
         self._began = self._row_began = time.perf_counter()
         self._last_frames = agent.frames
+        self._total_frames = config.total_frames
+        self._first_frame = config.vae.frames if config.trains_vae else 0  # what comes before is not the agent's
+        self._next_row = self._row_after(agent.frames)
         self._steps_before = agent.tally.steps  # of this row, before the run was stopped
 
     def on_game(self, agent: Learner, game: Game) -> None:
@@ -260,8 +299,9 @@ class Recorder:
         """Show progress; every so many frames, a row of `progress.csv` and a checkpoint."""
         before, self._last_frames = self._last_frames, agent.frames
         self._display.update(agent)
-        if agent.frames // EVERY_FRAMES > before // EVERY_FRAMES:
+        if agent.frames >= self._next_row:
             self._write_row(agent)
+            self._begin_row(agent)
         if agent.frames // self._checkpoint_frames > before // self._checkpoint_frames:
             self.save(agent)
         if self._stop:
@@ -276,7 +316,12 @@ class Recorder:
             self._display.say(str(error))
 
     def finish(self, agent: Learner) -> None:
-        """Write the last checkpoint; one that cannot be written is an error now."""
+        """Write the last checkpoint; one that cannot be written is an error now. A run at its end has a last row.
+
+        The checkpoint does not know of that row: a run that is given more frames goes on as if it had not ended here.
+        """
+        if agent.frames >= self._total_frames and agent.tally.steps:
+            self._write_row(agent)
         self._write_down()
         agent.save(self._directory.checkpoint)
 
@@ -327,6 +372,12 @@ class Recorder:
         }
         self._append(self._progress, ",".join(str(value) for value in row.values()) + "\n")
         self._tensorboard.write(agent.frames, row)
-        agent.tally = type(tally)()
-        self._steps_before = 0
         self._row_began = now
+
+    def _begin_row(self, agent: Learner) -> None:
+        agent.tally = type(agent.tally)()
+        self._steps_before = 0
+        self._next_row = self._row_after(agent.frames)
+
+    def _row_after(self, frames: int) -> int:
+        return self._first_frame + next_row(frames - self._first_frame)

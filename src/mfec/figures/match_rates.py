@@ -69,16 +69,17 @@ def draw_match_rates(runs: Sequence[RunDirectory], out: Path) -> Path:
 
 
 def _shares(line: Line, column: str) -> list[float]:
-    """That of each run."""
+    """That of each run. A row counts by the frames that it is about: rows lie closer at the beginning of a run."""
     found = []
     for run in line.runs:
-        table = run.progress()
+        table, config = run.progress(), run.read_config()
         since = table["frames"][-1] - LAST_FRAMES if table["frames"] else 0.0
-        pairs = zip(table["frames"], table.get(column, []), strict=False)
-        own = [share for frames, share in pairs if frames > since and not math.isnan(share)]
+        begins = [float(config.vae.frames if config.trains_vae else 0), *table["frames"]]
+        rows = zip(begins, table["frames"], table.get(column, []), strict=False)
+        own = [(end - begin, share) for begin, end, share in rows if end > since and not math.isnan(share)]
         if not own:
             raise FigureError(f"{run.progress_file} says nothing of exact matches yet")
-        found.append(mean(own))
+        found.append(math.fsum(frames * share for frames, share in own) / math.fsum(frames for frames, _ in own))
     return found
 
 

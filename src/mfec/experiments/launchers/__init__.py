@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from mfec.checkpoint import MANIFEST
-from mfec.config import CHECKPOINT_FRAMES
+from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, check_frames_limit
 from mfec.experiments.grid import GridRun
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -49,10 +49,14 @@ class HowToTrain:
 
     checkpoint_frames: int = CHECKPOINT_FRAMES
     ignore_memory_limit: bool = False
+    keep_frames: bool = False
+    """In runs that have frames to keep."""
+    frames_limit_gb: float = FRAMES_LIMIT_GB
 
     def __post_init__(self) -> None:
         if self.checkpoint_frames < 1:
             raise ValueError(f"checkpoint_frames must be at least 1, not {self.checkpoint_frames}")
+        check_frames_limit(self.frames_limit_gb)
 
 
 class Launcher(Protocol):

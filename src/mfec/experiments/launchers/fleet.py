@@ -20,8 +20,10 @@ from mfec.experiments.launchers import LOG, HowToTrain, Job
 from mfec.experiments.launchers.child import be_child, end_children, start_child
 from mfec.experiments.launchers.one_run import PATIENCE_SECONDS, in_a_line
 from mfec.experiments.launchers.room import report_of
+from mfec.experiments.leaving import HANGS, Leaving
 from mfec.experiments.ram import RamReport
 from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS
+from mfec.experiments.train import has_frames_to_keep
 
 
 class FleetLauncher:
@@ -38,12 +40,13 @@ class FleetLauncher:
         self._handed: list[Job] = []  # to the process
         self._process: Any = None
         self._pipe: Any = None
+        self._leaving = Leaving()
         self._stopping = False
 
     @property
     def busy(self) -> bool:
-        """Whether some of its jobs have not ended."""
-        return any(not job.ended for job in self._jobs.values())
+        """Whether some of its jobs have not ended, or a process still has the GPU."""
+        return self._process is not None or any(not job.ended for job in self._jobs.values())
 
     def start(self, jobs: Sequence[Job]) -> None:
         """Take these jobs on."""
@@ -57,13 +60,19 @@ class FleetLauncher:
             return []
         if self._process is None:
             self._begin()
-        if self._pipe.poll(seconds):
+        if self._leaving:
+            self._process.join(seconds)
+        elif self._pipe.poll(seconds):
             try:
                 name, state, reason = self._pipe.recv()
                 self._jobs[name].state, self._jobs[name].reason = state, reason
             except (EOFError, OSError):
-                self._ended()
-        return []
+                self._leaving.add(self._process, self._handed)
+        said = []
+        for handed, status, hangs in self._leaving.gone():
+            self._ended(handed, status)
+            said += [f"{', '.join(job.run.name for job in handed)}: {HANGS}"] if hangs else []
+        return said
 
     def stop(self) -> None:
         """Ask all runs to save and stop; asked again, they stop at once."""
@@ -81,17 +90,16 @@ class FleetLauncher:
 
     def _begin(self) -> None:
         self._handed = self._waiting()[: self._at_a_time]
-        members = [Member(job.run.name, job.run.config, job.out) for job in self._handed]
+        members = [Member(job.run.name, job.run.config, job.out, self._how.keep_frames) for job in self._handed]
         self._pipe, theirs = multiprocessing.Pipe(duplex=False)
         self._process = start_child(_train_what_fits, theirs, members, self._how, self._log)
         theirs.close()
 
-    def _ended(self) -> None:
+    def _ended(self, handed: Sequence[Job], status: int) -> None:
         """The process has ended; what it had no time to say must be said here."""
-        self._process.join()
-        status, self._process = self._process.exitcode, None
-        none_began = all(job.state == "waiting" for job in self._handed)  # else those that wait did not fit
-        for job in self._handed:
+        self._process = None
+        none_began = all(job.state == "waiting" for job in handed)  # else those that wait did not fit
+        for job in handed:
             if job.state == "running" or none_began:
                 if self._stopping and -status in STOP_SIGNALS:
                     job.state = "stopped"
@@ -122,11 +130,11 @@ def _what_fits(members: Sequence[Member]) -> list[Member]:
     free = free_on_device() if members[0].config.agent.device == "cuda" else 0
     for member in members:
         try:
-            reports.append(report_of(member.config))
+            reports.append(report_of(member.config, member.out))
         except Exception:  # what is wrong with it is said when it begins
             break
         together = RamReport.together(reports)
-        if together.full > together.ram or (free and together.on_device > free):
+        if together.in_this_run > together.ram or (free and together.on_device > free):
             break
         fitting.append(member)
     return fitting or list(members[:1])
@@ -138,6 +146,7 @@ def _train(members: Sequence[Member], how: HowToTrain, log: TextIO) -> None:
     for member in members:
         try:
             member.out.mkdir(parents=True, exist_ok=True)
+            member.keep_frames = member.keep_frames and has_frames_to_keep(member.config)
             ready.append(member)
         except OSError as error:
             member.outcome, member.reason = "failed", f"cannot begin a run in {member.out}: {error}"
@@ -147,6 +156,7 @@ def _train(members: Sequence[Member], how: HowToTrain, log: TextIO) -> None:
                 ready,
                 resume=True,
                 checkpoint_frames=how.checkpoint_frames,
+                frames_limit_gb=how.frames_limit_gb,
                 ignore_memory_limit=how.ignore_memory_limit,
                 console=Console(file=_Logs(ready, log), width=200),
                 patience=PATIENCE_SECONDS,

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from mfec.config import RunConfig
-from mfec.experiments.launchers import LOG, HowToTrain, Job
+from mfec.experiments.launchers import LOG, HowToTrain, Job, State
 from mfec.experiments.launchers.child import be_child, end_children, start_child
 from mfec.experiments.launchers.fleet import FleetLauncher
 from mfec.experiments.launchers.one_run import train_one
 from mfec.experiments.launchers.room import bytes_needed
+from mfec.experiments.leaving import HANGS, Leaving
 from mfec.experiments.ram import physical_ram, show_bytes
 from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS
 
@@ -32,6 +33,7 @@ class LocalLauncher:
         self._how = how
         self._waiting: list[Job] = []
         self._running: dict[Any, _Running] = {}  # by the pipe that tells of its end
+        self._leaving = Leaving()
         self._stopping = False
         self._said_what_fits = False
 
@@ -43,8 +45,13 @@ class LocalLauncher:
     def watch(self, seconds: float) -> list[str]:
         """Begin what there is room for, and wait so long for a run to end; what there is to say about it."""
         said = self._begin_what_fits()
-        for pipe in connection.wait(list(self._running), timeout=seconds) if self._running else []:
-            self._ended(pipe)
+        exits = [process.sentinel for process in self._leaving.processes()]
+        for pipe in connection.wait([*self._running, *exits], timeout=seconds):
+            if pipe in self._running:
+                self._last_word(pipe)
+        for (running, state, reason), status, hangs in self._leaving.gone():
+            self._ended(running.job, state, reason, status)
+            said += [f"{running.job.run.name}: {HANGS}"] if hangs else []
         return said
 
     def stop(self) -> None:
@@ -59,24 +66,26 @@ class LocalLauncher:
 
     def close(self) -> None:
         """Leave no process behind."""
-        end_children(*(running.process for running in self._running.values()))
+        end_children(*(running.process for running in self._running.values()), *self._leaving.processes())
 
     def _begin_what_fits(self) -> list[str]:
-        while self._waiting and len(self._running) < self._at_a_time:
-            needs = 0 if self._how.ignore_memory_limit else bytes_needed(self._waiting[0].run.config)
-            together = needs + sum(running.needs for running in self._running.values())
-            if self._running and together > physical_ram():  # one that cannot fit at all begins alone, and says so
-                return self._what_fits(together)
+        while self._waiting and len(self._running) + len(self._leaving) < self._at_a_time:
+            first = self._waiting[0]
+            needs = 0 if self._how.ignore_memory_limit else bytes_needed(first.run.config, first.out)
+            beside = [*self._running.values(), *(running for running, *_ in self._leaving.about())]
+            together = needs + sum(running.needs for running in beside)
+            if beside and together > physical_ram():  # one that cannot fit at all begins alone, and says so
+                return self._what_fits(len(beside), together)
             self._begin(self._waiting.pop(0), needs)
         return []
 
-    def _what_fits(self, together: int) -> list[str]:
+    def _what_fits(self, runs: int, together: int) -> list[str]:
         if self._said_what_fits:
             return []
         self._said_what_fits = True
         return [
-            f"{len(self._running) + 1} runs side by side can come to need {show_bytes(together)}, this machine has "
-            f"{show_bytes(physical_ram())}: {len(self._running)} at a time, though --jobs is {self._at_a_time}"
+            f"{runs + 1} runs side by side can come to need {show_bytes(together)}, this machine has "
+            f"{show_bytes(physical_ram())}: {runs} at a time, though --jobs is {self._at_a_time}"
         ]
 
     def _begin(self, job: Job, needs: int) -> None:
@@ -86,18 +95,22 @@ class LocalLauncher:
         self._running[ours] = _Running(job, process, needs)
         job.state = "running"
 
-    def _ended(self, pipe: Any) -> None:
+    def _last_word(self, pipe: Any) -> None:
+        """Nothing more will come from this run; its process may need a while to exit."""
         running = self._running.pop(pipe)
-        job, process = running.job, running.process
+        state, reason = "running", ""
         with contextlib.suppress(EOFError, OSError):
-            job.state, job.reason = pipe.recv()
+            state, reason = pipe.recv()
         pipe.close()
-        process.join()
+        self._leaving.add(running.process, (running, state, reason))
+
+    def _ended(self, job: Job, state: State, reason: str, status: int) -> None:
+        job.state, job.reason = state, reason
         if job.state == "running":  # it had no time to say anything
-            if self._stopping and -process.exitcode in STOP_SIGNALS:
+            if self._stopping and -status in STOP_SIGNALS:
                 job.state = "stopped"
             else:
-                job.state, job.reason = "failed", f"its process ended with status {process.exitcode}"
+                job.state, job.reason = "failed", f"its process ended with status {status}"
                 with contextlib.suppress(OSError), job.log.open("a") as log:
                     log.write(f"{job.reason}\n")
 

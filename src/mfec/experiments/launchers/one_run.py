@@ -48,13 +48,15 @@ def _train(config: RunConfig, out: Path, how: HowToTrain, log: TextIO) -> tuple[
     try:
         # While there is nothing to save, a request to stop is heeded at once; then the training itself listens.
         with handled(_stop):
-            from mfec.experiments.train import train
+            from mfec.experiments.train import has_frames_to_keep, train
 
             train(
                 config,
                 out,
                 resume=True,
                 checkpoint_frames=how.checkpoint_frames,
+                keep_frames=how.keep_frames and has_frames_to_keep(config),
+                frames_limit_gb=how.frames_limit_gb,
                 ignore_memory_limit=how.ignore_memory_limit,
                 console=Console(file=log, width=200),
                 display=LogDisplay(log),

@@ -121,7 +121,7 @@ class RayLauncher:
     def _submit(self, job: Job) -> None:
         config, memory = job.run.config, {}
         if not self._how.ignore_memory_limit:
-            needs, largest = bytes_needed(config), self._largest_memory()
+            needs, largest = bytes_needed(config, job.out), self._largest_memory()
             if needs > largest:
                 job.state = "failed"
                 job.reason = (

@@ -52,6 +52,21 @@ def reproduce_command(experiment: str, envs: Collection[str], options: Sequence[
     return shlex.join([*parts, *options])
 
 
+def command_for(experiment: str, lines: Sequence[Line], *, algorithm: AlgorithmName | None = None) -> str:
+    """One that makes what figures of that experiment lack: the paper's runs, in its environments.
+
+    In others, the first run of these lines (of that algorithm) goes on with ten times its frames, or one is begun.
+    """
+    envs = [line.env for line in lines]
+    if set(envs) & set(TITLES):
+        return reproduce_command(experiment, envs)
+    own = next((line for line in lines if algorithm in (None, line.algorithm)), None)
+    if own is None:
+        return shlex.join(["mfec", "train", envs[0], "--out", f"runs/{folder_of(envs[0])}-{algorithm}"])
+    longer = replace(own.config, total_frames=10 * own.config.total_frames)
+    return shlex.join(["mfec", *arguments_of(longer), "--resume", "--out", str(own.runs[0].path)])
+
+
 def command_for_figure2(lines: Sequence[Line]) -> str:
     """One that makes runs with several k: the paper's, in its environments, or else another run of the first line."""
     envs = {line.env for line in lines}

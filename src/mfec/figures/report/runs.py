@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mfec.command_line import arguments_of
-from mfec.config import RunConfig, agent_defaults, dqn_defaults, environment_defaults
+from mfec.config import RunConfig, agent_defaults, dqn_defaults, environment_defaults, scheduled
 from mfec.figures.grids import Grid
 from mfec.figures.learning_curves import GAMES, displacement
 from mfec.figures.lines import Line, count, settings_of
@@ -114,7 +114,7 @@ def _default(config: RunConfig) -> RunConfig:
         agent_defaults(config.env),
         environment_defaults(algorithm),
         algorithm=algorithm,
-        dqn=dqn_defaults(algorithm),
+        dqn=scheduled(dqn_defaults(algorithm), math.inf),
     )
 
 

@@ -16,7 +16,7 @@ from mfec.figures.learning_curves import GAMES
 from mfec.figures.lines import TITLES, FigureError, Line, label_of, title_of
 from mfec.figures.match_rates import COLUMNS, LAST_FRAMES, draw_match_rates
 from mfec.figures.report.html import Html, element, together
-from mfec.figures.report.missing import command_for_figure2, missing_curves, reproduce_command
+from mfec.figures.report.missing import command_for, command_for_figure2, missing_curves
 from mfec.figures.report.pictures import drawn, figure, numbers, table
 from mfec.figures.report.runs import commands
 from mfec.figures.report.selection import Selection, played, runs_of
@@ -72,8 +72,7 @@ def exact_matches(selection: Selection) -> Section:
     runs = [run for run in runs_of(ours) if _says_matches(run)]
     if not runs:
         what = "No run of MFEC here says how many look-ups matched exactly. To make some:"
-        envs = {line.env for line in selection.lines}
-        return Section(name, title, _how_to_make(what, reproduce_command("match_rates", envs)))
+        return Section(name, title, _how_to_make(what, command_for("match_rates", selection.lines, algorithm="mfec")))
     picture = figure(
         drawn(lambda out: draw_match_rates(runs, out)),
         name=name,
@@ -116,8 +115,7 @@ def _effect_of_k(embedding: str, lines: Sequence[Line]) -> Html:
 
 def _no_game(selection: Selection) -> Html:
     which = "run with the paper's k" if played(selection.lines) else "run"
-    command = reproduce_command("figure1", {line.env for line in selection.lines})
-    return _how_to_make(f"No {which} has finished a game yet. To make some:", command)
+    return _how_to_make(f"No {which} has finished a game yet. To make some:", command_for("figure1", selection.lines))
 
 
 def _without_curve(selection: Selection) -> Html:
