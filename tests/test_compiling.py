@@ -11,6 +11,8 @@ import pytest
 
 from mfec.compiling import SAID
 
+from .waiting import PATIENCE
+
 # Everything that players do, after environments were made; prints how often numba compiled something meanwhile.
 PLAY = """
 import numpy as np
@@ -62,7 +64,7 @@ class Process:
     def __init__(self, cache: Path) -> None:
         environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "MFEC_THREADS": "2"}
         done = subprocess.run(
-            [sys.executable, "-c", PLAY], env=environment, capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", PLAY], env=environment, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 0, done.stderr
         self.on_making, self.on_playing = map(int, done.stdout.split())
