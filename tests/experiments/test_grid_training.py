@@ -23,6 +23,7 @@ from mfec.experiments.train import train
 from mfec.experiments.train_grid import train_grid
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
+from ..waiting import PATIENCE, wait_until
 from .stopping import outcome, stopped_after
 
 LAKE = RunConfig("FrozenLake-v1", 600, agent=AgentConfig(capacity=100, embedding="identity"))
@@ -147,7 +148,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, J
         run_of(LAKE),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(out))
+        patch.setenv("PYTHONPATH", str(out), prepend=os.pathsep)
         patch.syspath_prepend(str(out))
         patch.delenv("OMP_NUM_THREADS", raising=False)
         return out, train_here(runs, out)[0]
@@ -259,14 +260,13 @@ def test_a_claim_waits_for_the_one_before_it_and_ends_with_its_process(tmp_path)
     if child == 0:  # claims, and is killed
         with claimed(tmp_path):
             ready.touch()
-            time.sleep(60)
-    while not ready.exists():
-        time.sleep(0.01)
+            time.sleep(PATIENCE)
+    wait_until(ready.exists, "the claim")
     with pytest.raises(RunDirectoryError, match=f"process {child} on "), claimed(tmp_path):
         pass
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    with claimed(tmp_path, patience=10.0):
+    with claimed(tmp_path, patience=PATIENCE):
         assert f"process {os.getpid()} on " in (tmp_path / CLAIM).read_text()
 
 
