@@ -285,6 +285,7 @@ def test_asked_to_stop_before_it_has_begun_a_fleet_stops_all_the_same(tmp_path, 
 
 @LISTED
 def test_runs_whose_owner_was_killed_end_by_themselves(tmp_path, start):
+    """Also a lake, whose states may need no look-up: it has nothing to ask its owner for."""
     process = start("CartPole-v1", "FrozenLake-v1", *CART, "--total-frames", "10000000", "--out", str(tmp_path))
     wait_for(lambda: all(games_of(tmp_path / env) > 0 for env in ("CartPole-v1", "FrozenLake-v1")), process)
     process.kill()
