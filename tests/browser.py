@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from .waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -40,11 +44,24 @@ def _install() -> str:
             command,
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=PATIENCE,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         )
         said = ended.stdout[-500:] + ended.stderr[-1500:]
     return said
+
+
+@contextlib.contextmanager
+def launched(*options: str) -> Iterator[Browser]:
+    """Chromium without a window, with these options."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox", *options], timeout=1000 * PATIENCE
+        )
+        yield started
+        started.close()
 
 
 @dataclass
@@ -61,6 +78,7 @@ def watch(browser: Browser, *, width: int = 1280, height: int = 800, dark: bool 
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", accept_downloads=True
     )
+    context.set_default_timeout(1000 * PATIENCE)
     watched = Watched(context.new_page())
 
     def hear(message: ConsoleMessage) -> None:
@@ -71,3 +89,14 @@ def watch(browser: Browser, *, width: int = 1280, height: int = 800, dark: bool 
     watched.page.on("console", hear)
     watched.page.on("pageerror", lambda error: watched.complaints.append(str(error)))
     return watched
+
+
+def wait_for(page: Page, condition: str, argument: object = None) -> None:
+    """Wait until a condition holds. (Playwright's own way of it is an `eval` in the page, which its policy forbids.)"""
+    wait_until(lambda: page.evaluate(condition, argument), condition, between=lambda: page.wait_for_timeout(15))
+
+
+def let_draw(page: Page, frames: int = 2) -> None:
+    """Wait until the browser has drawn so many frames more: what the page had put off until the next one is done."""
+    for _ in range(frames):
+        page.evaluate("new Promise(requestAnimationFrame)")

@@ -1,4 +1,4 @@
-"""Encoders that were never trained, one thread for torch, and a browser."""
+"""Encoders that were never trained, one thread for torch, a browser, and property tests without a clock."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
-from .browser import chromium
+from .browser import launched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 MakeEncoder = Callable[..., Path]
+
+# On a busy machine any example may take long, to draw or to run.
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +68,5 @@ def browser() -> Iterator[Browser]:
 
     Not for a whole session: as long as it is there, its event loop counts as the running one, and no other can run.
     """
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    with launched() as started:
         yield started
-        started.close()

@@ -24,6 +24,8 @@ from safetensors.numpy import save_file
 from mfec import MFEC, EpisodicMemory, checkpoint
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 
+from .waiting import PATIENCE
+
 STATE = {"name": "é", "numbers": [1, 2.5, -1e-300], "nested": {"none": None, "yes": True}, "large": 2**127}
 TENSORS = {
     "memory": {"states": np.arange(12, dtype=np.float32).reshape(4, 3), "empty": np.zeros((0, 5), np.int64)},
@@ -236,7 +238,7 @@ def limited(path: Path, limit: int) -> str:
             print("CheckpointError:", error)
     """
     command = [sys.executable, "-B", "-c", textwrap.dedent(program), str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
@@ -367,7 +369,7 @@ def test_every_flipped_bit_is_noticed(saved_memory: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_every_replaced_byte_is_noticed(saved_memory: Path, data: st.DataObject) -> None:
     """Blanks between the parts of the manifest mean nothing: swapped for others, the content must still be whole."""
     name = data.draw(st.sampled_from(names(saved_memory)))

@@ -21,10 +21,12 @@ from mfec.experiments.fleet import Member
 from mfec.experiments.stopping import Stopped
 from mfec.run_directory import RunDirectory
 
+from .waiting import PATIENCE
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-X", "utf8", "-m", "mfec", *arguments]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=PATIENCE)
 
 
 def explanations(command: str) -> dict[str, str]:
@@ -63,7 +65,7 @@ def test_help_imports_nothing_heavy():
             sys.exit(ended.code or sorted(heavy & set(sys.modules)) or 0)
         sys.exit("no help")
     """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
     for command in ("train", "evaluate", "inspect", "plot", "figure", "report", "reproduce", "vae", "envs", "play"):
         assert command in ended.stdout
@@ -416,7 +418,7 @@ def test_where_no_file_can_be_written_that_is_said_before_anything_else_is_done(
 
 def test_the_command_is_installed():
     script = Path(sys.executable).with_name("mfec")
-    ended = subprocess.run([script, "envs"], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([script, "envs"], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0
     assert "  qbert\n" in ended.stdout
 

@@ -13,6 +13,8 @@ import pytest
 from mfec.cli import main
 from mfec.envs.labyrinth import LEVELS
 
+from .waiting import PATIENCE
+
 
 @pytest.mark.parametrize("name", LEVELS)
 def test_envs_draws_a_level(tmp_path, capsys, name):
@@ -93,7 +95,7 @@ def test_play_without_a_display_is_one_sentence():
     ended = subprocess.run(
         [sys.executable, "-m", "mfec", "play", "labyrinth_forage"],
         env={name: value for name, value in os.environ.items() if name not in hidden},
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert ended.returncode == 1
     assert ended.stdout == ""

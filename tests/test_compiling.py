@@ -13,6 +13,8 @@ import pytest
 import mfec
 from mfec.compiling import SAID
 
+from .waiting import PATIENCE
+
 SOURCE = Path(mfec.__file__).parent
 
 # Everything that players do, after environments were made; prints how often numba compiled something meanwhile.
@@ -66,7 +68,7 @@ class Process:
     def __init__(self, cache: Path) -> None:
         environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "MFEC_THREADS": "2"}
         done = subprocess.run(
-            [sys.executable, "-c", PLAY], env=environment, capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", PLAY], env=environment, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 0, done.stderr
         self.on_making, self.on_playing = map(int, done.stdout.split())

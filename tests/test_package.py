@@ -17,6 +17,8 @@ import pytest
 import mfec
 from mfec.embeddings.vae import shipped_names
 
+from .waiting import PATIENCE
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "mfec"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -73,6 +75,30 @@ def test_nothing_imports_the_command_but_the_command():
     ]
 
 
+CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "time", "time_ns"}
+
+
+def times(file: Path) -> Iterator[int]:
+    """Lines of a test that read the clock, or give up after a number of seconds of their own."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            yield node.lineno
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            limits = [keyword.value for keyword in node.keywords if keyword.arg == "timeout"]
+            limits += node.args if node.func.attr in ("wait", "join", "acquire") else []
+            numbers = [limit.value for limit in limits if isinstance(limit, ast.Constant)]
+            if ast.unparse(node.func) in {f"time.{clock}" for clock in CLOCKS} or any(
+                isinstance(number, int | float) and number >= 1 for number in numbers
+            ):
+                yield node.lineno
+
+
+def test_no_test_asserts_a_time():
+    """A busy machine is no defect: tests wait for events, and all give up after the `PATIENCE` of `waiting`."""
+    tests = [file for file in sorted((ROOT / "tests").rglob("*.py")) if file != ROOT / "tests" / "waiting.py"]
+    assert [f"{file.relative_to(ROOT)}:{line}" for file in tests for line in times(file)] == []
+
+
 @pytest.mark.parametrize(("module", "absent"), [
     ("mfec", ["mfec.agent", "numpy", "numba", "gymnasium"]),
     ("mfec.memory", ["mfec.envs", "mfec.agent", "mfec.embeddings", "mfec.experiments", "gymnasium", "rich", "tyro"]),
@@ -83,7 +109,7 @@ def test_nothing_imports_the_command_but_the_command():
 def test_what_an_import_brings_with_it(module, absent):
     """Not only by its own imports but by those of all it imports."""
     program = f"import sys, {module}; print([name for name in {absent!r} if name in sys.modules])"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.stdout == "[]\n", ended.stderr
 
 
@@ -134,7 +160,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(copy)]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    built = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert built.returncode == 0, built.stdout + built.stderr
     [file] = out.glob("mfec-*.whl")
     return file
@@ -170,7 +196,7 @@ def test_the_command_runs_from_the_wheel(wheel, tmp_path):
     arguments = ["train", "FrozenLake-v1", "--total-frames", "300", "--capacity", "50", "--out", str(tmp_path / "run")]
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

@@ -8,6 +8,8 @@ import pytest
 
 from mfec.threads import Work, n_threads, on_all_cores
 
+from .waiting import PATIENCE
+
 
 @pytest.mark.parametrize("number", ["1", "2", "7"])
 @pytest.mark.parametrize("shares", [0, 1, 2, 500])
@@ -20,13 +22,13 @@ def test_every_share_is_done_once(monkeypatch: pytest.MonkeyPatch, number: str, 
 
 def test_two_shares_reach_two_threads() -> None:
     """Two shares that each wait for the other can only be done by two threads."""
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=PATIENCE)
     on_all_cores(lambda _: both.wait(), 2)
 
 
 @pytest.mark.parametrize("fails_at", [0, 1])
 def test_an_error_in_any_thread_is_raised(fails_at: int) -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=PATIENCE)
 
     def fail_at(share: int) -> None:
         both.wait()
@@ -46,7 +48,7 @@ def test_the_number_of_threads_can_be_set(monkeypatch: pytest.MonkeyPatch, given
 def test_a_helper_works_while_nobody_waits() -> None:
     begun = threading.Event()
     work = Work(lambda _: begun.set(), 1, helpers=1)
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     work.finish()
 
 

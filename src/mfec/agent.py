@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from mfec.callback import Callback, Game, Tally, Watcher
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.config import (
-    TRUNCATED_ELSEWHERE,
     AgentConfig,
     AlgorithmName,
     DeviceName,
@@ -415,9 +414,7 @@ class MFEC:
                 raise ValueError(f"the agent was trained on {ours}, this environment has {theirs}")
         self.observation_space, self.action_space = lanes.observation_space, lanes.action_space
         self._in_progress.lanes = lanes
-        self._truncated = self.config.truncated
-        if self._truncated == "auto":
-            self._truncated = "write" if lanes.facts.published else TRUNCATED_ELSEWHERE
+        self._truncated = self.config.resolved_truncated(lanes.facts.published)
 
     def _batch(self, observations: NDArray[Any] | int) -> NDArray[Any]:
         """Observations (n, ...) as learning sees them; an error where they are none of the environment's."""

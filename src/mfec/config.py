@@ -109,6 +109,12 @@ class AgentConfig:
             raise ValueError(f"index {self.index!r} searches on the CPU; device {self.device!r} takes 'cuda' or 'auto'")
         return "cuda"
 
+    def resolved_truncated(self, published: bool) -> Literal["write", "bootstrap", "skip"]:
+        """What `auto` stands for: the paper's way in an environment of the paper's kinds."""
+        if self.truncated != "auto":
+            return self.truncated
+        return "write" if published else TRUNCATED_ELSEWHERE
+
 
 def agent_defaults(env: str) -> AgentConfig:
     """The paper's settings for that environment: its own on the Labyrinth (section 4.2), elsewhere those for Atari.

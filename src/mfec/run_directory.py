@@ -107,7 +107,7 @@ class RunDirectory:
         indexes = {before.agent.resolved_index(), config.agent.resolved_index()}
         free = {"total_frames", "device", *(("index",) if indexes <= {"exact", "cuda"} else ())}
         for name, value in theirs.items():
-            resolved = name == "embedding" and value == "auto"
+            resolved = name in ("embedding", "truncated") and value == "auto"
             if name not in free and not resolved and ours.get(name, value) != value:
                 raise RunDirectoryError(
                     f"{self.path} was begun with {name} = {ours[name]}, it cannot go on with {value}"

@@ -79,7 +79,7 @@ def times_drawn(batch: ReplayBufferSamples, buffer: Stored) -> np.ndarray:
 
 
 @given(buffers())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_step_that_can_be_drawn_comes_back_whole(buffer):
     rows, envs = buffer.places()
     assert len(rows)
@@ -87,7 +87,7 @@ def test_every_step_that_can_be_drawn_comes_back_whole(buffer):
 
 
 @given(buffers())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_nothing_is_drawn_that_has_lost_frames(buffer):
     """Each frame is shown once, so the newest one of a stack tells where it was kept."""
     replay = buffer.replay
@@ -201,7 +201,7 @@ def test_draws_depend_on_the_seed_alone():
 
 
 @given(buffers(), st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_was_stored_goes_on_as_if_it_had_never_stopped(buffer, more):
     replay = buffer.replay
     options = {"alpha": 0.6} if isinstance(replay, PrioritisedReplay) else {}

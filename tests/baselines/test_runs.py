@@ -33,6 +33,7 @@ from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 from ..experiments.stopping import CLOCKS, games_of, stopped_after, wait_for
+from ..waiting import PATIENCE
 from .bars import Bars
 
 assert "Bars-v0" in gymnasium.registry, Bars
@@ -120,7 +121,7 @@ def test_asked_to_stop_the_command_saves_and_says_how_to_go_on(tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: games_of(out) > 8, process)
     process.send_signal(signal.SIGTERM)
-    said, error = process.communicate(timeout=120)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error
     again = shlex.split(said.partition("stopped, and saved; go on with\n")[2])
     assert again[0] == "mfec"
@@ -354,7 +355,7 @@ def test_senseless_options_are_refused_in_a_sentence(tmp_path, capsys, options, 
 def test_without_the_extra_the_error_names_it(missing, program, tmp_path):
     arguments = ["train", "CartPole-v1", "--algorithm", "dqn", "--total-frames", "100", "--out", str(tmp_path / "run")]
     command = [sys.executable, "-c", f"import sys; sys.modules[{missing!r}] = None; {program}", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 1
     assert ended.stderr.endswith("DQN and A2C need the extra `baselines`: pip install 'mfec[baselines]'\n")
     assert "Traceback" not in ended.stderr or missing == "torch"

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from mfec.device import Found
+from mfec.device.desk import ASKED
 from mfec.device.service import PipeChannel, Service
+
+from ..waiting import PATIENCE, wait_until
 
 
 class Owner(threading.Thread):
@@ -46,6 +49,10 @@ class Owner(threading.Thread):
                 else:
                     self.service.answer(pipe, what, *arguments)
 
+    def asked(self) -> int:
+        """How many look-ups wait for an answer."""
+        return sum(desk.state == ASKED for desk in list(self.service._desks.values()))
+
     def forget(self, pipe: Connection) -> None:
         self._pipes.remove(pipe)
         self.service.forget(pipe)
@@ -72,11 +79,10 @@ def at_once(owner: Owner, *calls: Callable[[], Any]) -> list[Any]:
     owner.look_ups.clear()
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(0.2)  # until all of them wait for the answer
+    wait_until(lambda: owner.asked() + sum(not thread.is_alive() for thread in threads) == len(calls), "all look-ups")
     owner.look_ups.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
         assert not thread.is_alive(), "a look-up was not answered"
     return results
 

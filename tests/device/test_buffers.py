@@ -75,7 +75,7 @@ def fillings(draw: st.DrawFn) -> list[list[tuple[int, int]]]:
 
 
 @given(fillings(), st.sampled_from([3, 50, 2**18]), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_stores_leave_what_a_dictionary_holds(stores: list[list[tuple[int, int]]], at_once: int, random) -> None:
     rng = np.random.default_rng(random.randrange(2**32))
     with pytest.MonkeyPatch.context() as patch:

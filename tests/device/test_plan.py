@@ -50,7 +50,7 @@ def all_pairs(asked: list[Asked]) -> dict[tuple[int, int], tuple[int, int, int]]
 
 
 @given(requests(), st.sampled_from([1, 2, 4, 8, 32]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_wanted_buffer_with_entries_is_searched_once_for_every_row(asked: list[Asked], most: int) -> None:
     plan = plan_of(asked, most)
     longest = max(len(a.wanted) for a in asked)
@@ -77,7 +77,7 @@ def test_every_wanted_buffer_with_entries_is_searched_once_for_every_row(asked: 
 
 
 @given(requests(), st.sampled_from([2, 32]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_request_has_chunks_of_its_own(asked: list[Asked], most: int) -> None:
     plan = plan_of(asked, most)
     ends = [place + len(a.wanted) for place, a in zip(plan.places, asked, strict=True)]
@@ -88,7 +88,7 @@ def test_every_request_has_chunks_of_its_own(asked: list[Asked], most: int) -> N
 
 
 @given(requests(), st.integers(1, 4), st.integers(0, 2**32 - 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_answers_come_back_to_their_rows_and_actions(asked: list[Asked], k: int, seed: int) -> None:
     plan = plan_of(asked, 8)
     rng = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from mfec.device import Channel, DeviceError, Found, open_channel
 from mfec.device.service import PipeChannel, Service
 from mfec.embeddings import RandomProjection
 
+from ..waiting import PATIENCE
 from .serving import Owner, at_once, parts
 
 
@@ -219,7 +220,7 @@ def test_an_owner_that_ends_instead_of_answering() -> None:
     thread.start()
     with pytest.raises(DeviceError, match=OWNER_ENDED):
         channel.rows(np.array([0]), np.array([0]))
-    thread.join(5)
+    thread.join(PATIENCE)
 
 
 ENDS_DURING_A_LOOK_UP = """
@@ -257,6 +258,6 @@ def test_a_run_does_not_wait_for_an_owner_that_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "said"
     command = [sys.executable, "-c", ENDS_DURING_A_LOOK_UP, str(path)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        _, printed = process.communicate(timeout=40)  # the run holds this pipe as well: it has ended too
+        _, printed = process.communicate(timeout=PATIENCE)  # the run holds this pipe as well: it has ended too
     assert path.exists(), printed
     assert path.read_text() == "the process that owns the device has ended"

@@ -104,7 +104,7 @@ def test_weights_are_whole_multiples_of_two_to_the_minus_20() -> None:
         st.lists(st.lists(st.integers(0, 255), min_size=5, max_size=5), min_size=1, max_size=3), min_size=1, max_size=8
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_bytes_are_projected_exactly(batches: list[list[list[int]]]) -> None:
     projection = RandomProjection(5, 3, seed=5)
     for batch in batches:

@@ -15,6 +15,8 @@ from gymnasium.wrappers import AtariPreprocessing
 
 from mfec.envs.atari import Atari, AtariVector, atari_games, make_atari
 
+from ..waiting import PATIENCE
+
 GAMES = ["ms_pacman", "qbert", "river_raid", "frostbite", "space_invaders"]
 
 
@@ -125,7 +127,7 @@ for _ in range(3):
     states.add(env.emulator_state())
 assert len(states) == 1, len(states)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
 
 
@@ -414,7 +416,7 @@ for close in (False, True, False):
     kept = vector if not close else None
     del vector
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from .stopping import HELD, UNTIL_A_SIGNAL
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -46,6 +49,27 @@ def start(start_python: Start) -> Start:
     return lambda *arguments: start_python("-m", "mfec", "train", *arguments)
 
 
+@pytest.fixture
+def held(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int], contextlib.AbstractContextManager[None]]:
+    """`held:Cart-v0` and `held:Lake-v0`, a cart pole and a lake: processes that are started inside `held(step)` wait in
+    this step until they hear a signal."""
+    folder = tmp_path_factory.mktemp("held")
+    (folder / "held.py").write_text(HELD)
+    (folder / "until_a_signal.py").write_text(UNTIL_A_SIGNAL)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+
+    @contextlib.contextmanager
+    def at(step: int) -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setenv("HOLD_AT", str(step))
+            yield
+
+    return at
+
+
 # A load of a ROM takes 0.1 seconds, and every lane has its own; a step takes some milliseconds.
 FEW = {"mfec.envs.random_play.LANES": 3, "mfec.embeddings.vae.training.CHUNK": 10, "mfec.cli.vae.SHOWN_FRAMES": 40}
 SMALL = f"""if True:
@@ -54,6 +78,16 @@ SMALL = f"""if True:
     {"; ".join(f"{name} = {value}" for name, value in FEW.items())}
     mfec.experiments.vae.SAVE_SECONDS = 0.0
     from mfec.cli import main
+
+    Trainer = mfec.embeddings.vae.training.Trainer
+    finish_chunk = Trainer.finish_chunk
+
+    def finish_or_wait(trainer):
+        if trainer.chunks == 2:
+            wait_for_a_signal()
+        return finish_chunk(trainer)
+
+    Trainer.finish_chunk = finish_or_wait
 """
 
 
@@ -68,8 +102,9 @@ def small(one_thread: None) -> Iterator[None]:
 
 @pytest.fixture
 def start_small(small: None, start_python: Start) -> Start:
-    """Starts a program in a process that is `small` too; trainings there save after every chunk."""
-    return lambda program, *arguments: start_python("-c", SMALL + program, *arguments)
+    """Starts a program in a process that is `small` too; trainings there save after every chunk, and wait in their
+    third one until they hear a signal."""
+    return lambda program, *arguments: start_python("-c", UNTIL_A_SIGNAL + SMALL + program, *arguments)
 
 
 @pytest.fixture

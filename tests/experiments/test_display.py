@@ -22,6 +22,8 @@ from mfec.experiments import display
 from mfec.experiments.display import Display
 from mfec.experiments.ram import show_bytes
 
+from ..waiting import PATIENCE
+
 LINE = re.compile(
     r"(?P<frames>[\d,]+)/(?P<total>[\d,]+) frames +[\d,]+/s +mean of last (?P<games>\d+) games (?P<mean>\S+) +"
     r"exact (?P<exact>\d+)% +memory (?P<entries>[\d,]+) \((?P<full>[\d.]+)% full, (?P<bytes>[\d.]+ \w+)\) +"
@@ -204,7 +206,7 @@ def test_the_command_on_a_terminal(tmp_path):
             break
         said += part
     os.close(master)
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     text = said.decode()
     assert "\x1b[" in text
     line = LINE.search(" ".join(ESCAPES.sub("", text).split()))
@@ -215,7 +217,7 @@ def test_the_command_on_a_terminal(tmp_path):
 
 def test_the_command_without_a_terminal(tmp_path):
     process = train(tmp_path, subprocess.PIPE)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert b"\x1b" not in said
     assert b"\r" not in said

@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from mfec.experiments.launchers import saved_frames
 from mfec.experiments.video import Video
 from mfec.run_directory import RunDirectory
 
+from ..waiting import PATIENCE
 from .conftest import Start
 from .stopping import ask_to_stop, games_of, outcome, wait_for
 
@@ -121,7 +121,7 @@ def test_asked_to_stop_all_runs_save_and_the_command_goes_on(tmp_path, start_pyt
     runs = [RunDirectory(out / PLACE / f"seed-{seed}") for seed in (0, 1)]
     wait_for(lambda: any(games_of(run.path) > 0 for run in runs), process)
     ask_to_stop(process, "timeout")
-    said, error = process.communicate(timeout=120)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error
     assert error == ""
     head, _, again = said.partition("stopped, and saved; go on with\n")
@@ -131,7 +131,7 @@ def test_asked_to_stop_all_runs_save_and_the_command_goes_on(tmp_path, start_pyt
 
     # the very line that was printed, as a shell reads it
     ended = subprocess.run(
-        again.strip(), shell=True, capture_output=True, text=True, env={**os.environ, "PATH": PATH}, timeout=120
+        again.strip(), shell=True, capture_output=True, text=True, env={**os.environ, "PATH": PATH}, timeout=PATIENCE
     )
     assert ended.returncode == 0, ended.stderr
     for run, had in zip(runs, frames, strict=True):
@@ -174,23 +174,22 @@ def test_runs_whose_grid_is_killed_save_and_stop(tmp_path, start_python: Start, 
         assert outcome(run.path) == outcome(whole / run.path.relative_to(tmp_path))
 
 
-def test_asked_twice_it_stops_at_once_and_says_so(tmp_path, start_python: Start):
-    """Saving is made to take long: the first request is still being heeded when the second comes."""
+def test_asked_twice_it_stops_at_once_and_says_so(tmp_path, start_python: Start, monkeypatch):
+    """Saving never ends: the first request is still being heeded when the second comes, however soon."""
+    saving = tmp_path / "saving"
     (tmp_path / "sitecustomize.py").write_text(
-        "import time, mfec.agent\n"
-        "save = mfec.agent.MFEC.save\n"
-        "mfec.agent.MFEC.save = lambda *arguments: (time.sleep(60), save(*arguments))\n"
+        "import pathlib, time, mfec.agent, mfec.experiments.stopping\n"
+        "mfec.experiments.stopping.ONE_REQUEST_SECONDS = 0.0\n"
+        f"mfec.agent.MFEC.save = lambda *_: (pathlib.Path({str(saving)!r}).touch(), time.sleep({PATIENCE}))\n"
     )
-    program = (
-        f"import os, sys; os.environ['PYTHONPATH'] = {str(tmp_path)!r}\nfrom mfec.cli import main\nsys.exit(main())"
-    )
-    process = start_python("-c", program, "reproduce", *LONG, "--jobs", "2", "--out", str(tmp_path / "grid"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    process = start_python("-m", "mfec", "reproduce", *LONG, "--jobs", "2", "--out", str(tmp_path / "grid"))
     runs = [tmp_path / "grid" / PLACE / f"seed-{seed}" for seed in (0, 1)]
     wait_for(lambda: any(games_of(run) > 0 for run in runs), process)
     process.send_signal(signal.SIGINT)
-    time.sleep(1.5)  # signals within a second are one request
+    wait_for(saving.exists, process)
     process.send_signal(signal.SIGINT)
-    said, error = process.communicate(timeout=50)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 131, said + error
     assert "stopped at once, with what had been saved before; go on with\n  mfec reproduce match_rates" in said
     assert not any((run / "checkpoint").exists() for run in runs)

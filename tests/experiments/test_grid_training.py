@@ -147,7 +147,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, J
         run_of(LAKE),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(out))
+        patch.setenv("PYTHONPATH", str(out), prepend=os.pathsep)
         patch.syspath_prepend(str(out))
         patch.delenv("OMP_NUM_THREADS", raising=False)
         return out, train_here(runs, out)[0]

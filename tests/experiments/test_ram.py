@@ -19,6 +19,8 @@ from mfec.config import AgentConfig, IndexName, RunConfig
 from mfec.experiments.ram import RamReport, TooLarge, physical_ram, refuse_what_cannot_fit, show_bytes
 from mfec.memory.neighbours.exact import ExactIndex
 
+from ..waiting import PATIENCE
+
 OVERCOMMIT, MEMINFO = Path("/proc/sys/vm/overcommit_memory"), Path("/proc/meminfo")
 
 
@@ -96,7 +98,7 @@ def test_a_full_memory_takes_from_the_system_what_was_announced(index):
         assert memory.sizes.tolist() == [40_000] * 4
         print((resident() - before) / EpisodicMemory.bytes_when_full(4, 64, 40_000, sys.argv[1]))
     """
-    ended = subprocess.run([sys.executable, "-c", program, index], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program, index], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
     assert 0.9 < float(ended.stdout) < 1.2
 
@@ -279,7 +281,7 @@ def test_memory_that_the_system_refuses_is_a_sentence(tmp_path):
     command += ["--ignore-memory-limit", "--out", str(tmp_path / "run")]
     few_threads = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MFEC_THREADS": "1"}
     ended = subprocess.run(
-        command, capture_output=True, text=True, preexec_fn=limit_memory, env=few_threads, timeout=120
+        command, capture_output=True, text=True, preexec_fn=limit_memory, env=few_threads, timeout=PATIENCE
     )
     assert ended.returncode == 1
     assert ended.stderr.startswith("mfec: ")

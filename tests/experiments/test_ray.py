@@ -26,6 +26,7 @@ from mfec.experiments.lock import LOCK
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory
 
+from ..waiting import PATIENCE
 from .conftest import Start
 from .stopping import ask_to_stop, games_of, outcome, wait_for
 
@@ -126,7 +127,7 @@ def test_runs_survive_the_loss_of_a_node_and_of_a_worker(tmp_path, cluster, undi
     cluster.remove_node(node, allow_graceful=False)
     alone = half_way(cluster.head_node)
     os.kill(alone.worker, signal.SIGKILL)
-    said, error = process.communicate(timeout=120)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said + error
     assert "30,000/30,000 frames" in said
     assert "(raylet)" not in said + error  # what Ray thinks about it is kept elsewhere
@@ -153,7 +154,7 @@ def test_asked_to_stop_tasks_save_and_another_launcher_goes_on(tmp_path, undistu
     runs = [RunDirectory(tmp_path / PLACE / f"seed-{seed}") for seed in (0, 1)]
     wait_for(lambda: any(games_of(run.path) > 0 for run in runs), process)
     ask_to_stop(process, "ctrl-c")
-    said, error = process.communicate(timeout=120)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, said + error
     assert "Traceback" not in said + error
     head, _, again = said.partition("stopped, and saved; go on with\n")

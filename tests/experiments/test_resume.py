@@ -19,6 +19,7 @@ from mfec.cli import main
 from mfec.history import History
 from mfec.run_directory import RunDirectory
 
+from ..waiting import PATIENCE
 from .stopping import CLOCKS, ask_to_stop, games_of, wait_for
 
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where `mfec` is
@@ -62,9 +63,9 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 def train_with_kills(arguments: list[str], out: Path, kills: int, moments: random.Random) -> int:
     """Train to the end, killed at random moments after one or two checkpoints; how often it was killed."""
 
-    def checkpoint() -> int:
+    def checkpoint() -> bytes:
         manifest = out / "checkpoint" / "manifest.json"
-        return manifest.stat().st_mtime_ns if manifest.exists() else 0
+        return manifest.read_bytes() if manifest.exists() else b""
 
     killed = 0
     while True:
@@ -75,7 +76,7 @@ def train_with_kills(arguments: list[str], out: Path, kills: int, moments: rando
                 wait_for(lambda last=last: checkpoint() != last, process)
             time.sleep(moments.uniform(0.0, 0.25))
             process.kill()
-        said, error = process.communicate(timeout=120)
+        said, error = process.communicate(timeout=PATIENCE)
         if process.returncode != -signal.SIGKILL:
             assert process.returncode == 0, error
             assert (killed == 0) == ("going on from frame" not in said)
@@ -138,7 +139,7 @@ def test_asked_to_stop_a_run_saves_and_says_how_to_go_on(tmp_path, way, settings
     process = start(*arguments, "--out", str(out))
     wait_for(lambda: games_of(out) > 0, process)
     ask_to_stop(process, way)
-    said, error = process.communicate(timeout=120)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error
     assert error == ""
     head, _, again = said.partition("stopped, and saved; go on with\n")
@@ -149,7 +150,7 @@ def test_asked_to_stop_a_run_saves_and_says_how_to_go_on(tmp_path, way, settings
 
     # the very line that was printed, as a shell reads it
     ended = subprocess.run(
-        again.strip(), shell=True, capture_output=True, text=True, env={**os.environ, "PATH": PATH}, timeout=120
+        again.strip(), shell=True, capture_output=True, text=True, env={**os.environ, "PATH": PATH}, timeout=PATIENCE
     )
     assert ended.returncode == 0, ended.stderr
     assert f"going on from frame {agent.frames:,}" in ended.stdout
@@ -214,7 +215,7 @@ def test_no_traceback_is_shown(stopped, tmp_path):
     [file] = (out / "checkpoint").glob("memory-*")
     flip(file)
     process = start("FrozenLake-v1", "--total-frames", "500", "--capacity", "500", "--out", str(out), "--resume")
-    said, error = process.communicate(timeout=120)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert error == f"mfec: {file} is damaged: its checksum does not match\n"
     assert "Traceback" not in said

@@ -15,6 +15,8 @@ from mfec.cli import main
 from mfec.experiments.tensorboard import TensorBoard
 from mfec.run_directory import RunDirectory
 
+from ..waiting import PATIENCE
+
 
 def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
     """What TensorBoard itself reads: frames and number of every scalar."""
@@ -72,4 +74,4 @@ def test_without_the_extra_there_are_no_events_and_no_error(tmp_path, monkeypatc
 
 def test_the_extra_is_imported_only_by_a_run():
     program = "import sys, mfec.experiments.train; sys.exit('tensorboard' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], timeout=PATIENCE).returncode == 0

@@ -33,6 +33,7 @@ from mfec.config import AgentConfig, EnvConfig, RunConfig
 from mfec.experiments.train import next_row, train
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
+from ..waiting import PATIENCE
 from .conftest import Start
 from .stopping import CLOCKS, games_of, stopped_after, wait_for
 
@@ -390,7 +391,7 @@ def test_bad_data_stops_the_run_after_a_checkpoint_of_the_good_state(tmp_path, f
     command = [sys.executable, "-m", "mfec", "train", "faulty_env:Faulty-v0", "--total-frames", "400"]
     command += ["--capacity", "500", "--out", str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "FAULT": fault}
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert ended.returncode == 1
     assert "Traceback" not in ended.stdout + ended.stderr
     what = "an observation that is not finite" if "observation" in fault else "the rewards [-inf]"
@@ -407,7 +408,7 @@ def test_bad_data_stops_the_run_after_a_checkpoint_of_the_good_state(tmp_path, f
         assert np.isfinite(array).all()
 
     mended = subprocess.run(
-        [*command, "--resume"], capture_output=True, text=True, env={**environment, "FAULT": ""}, timeout=120
+        [*command, "--resume"], capture_output=True, text=True, env={**environment, "FAULT": ""}, timeout=PATIENCE
     )
     assert mended.returncode == 0, mended.stderr
     assert "going on from frame 136" in mended.stdout
@@ -425,7 +426,7 @@ def train_with_little_room(limit: int, *arguments: str) -> subprocess.CompletedP
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     command = [sys.executable, "-B", "-m", "mfec", "train", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, preexec_fn=limit_files, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, preexec_fn=limit_files, timeout=PATIENCE)
 
 
 def test_on_a_full_disk_the_last_good_checkpoint_stays_and_the_run_goes_on_from_it(tmp_path):

@@ -25,6 +25,7 @@ from mfec.experiments.lock import locked
 from mfec.experiments.vae_directory import VAEDirectory
 
 from .. import dots  # noqa: F401 (it registers Dots-v0)
+from ..waiting import PATIENCE
 from .stopping import wait_for
 
 pytestmark = pytest.mark.usefixtures("small")
@@ -147,7 +148,7 @@ def test_stopped_or_killed_and_resumed_it_is_byte_for_byte_what_it_would_have_be
     process = start_small("sys.exit(main())", *arguments)
     wait_for((out / "checkpoint" / "manifest.json").exists, process)
     process.send_signal(number)
-    said, error = process.communicate(timeout=60)
+    said, error = process.communicate(timeout=PATIENCE)
     assert not VAEDirectory(out).finished, "it had ended before"
     again = [*arguments, "--resume"]
     if number == signal.SIGKILL:

@@ -34,6 +34,7 @@ from mfec.experiments.train import train
 from mfec.experiments.vae_directory import VAEDirectoryError
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
+from ..waiting import PATIENCE
 from .stopping import games_of, outcome, stopped_after, wait_for
 
 pytestmark = pytest.mark.usefixtures("small")
@@ -252,7 +253,7 @@ def test_killed_while_its_vae_is_trained_it_ends_as_if_it_had_not_been(own, tmp_
     process = start_small(KILLED.format(config=OWN), str(tmp_path))
     wait_for((tmp_path / "vae" / "checkpoint" / "manifest.json").exists, process)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     goes_on_as_if_it_had_not_been_stopped(tmp_path, own)
 
@@ -372,7 +373,7 @@ THREADS = """
 
 def test_runs_side_by_side_encode_in_one_thread_each(tmp_path, capsys, monkeypatch):
     (tmp_path / "threads_env.py").write_text(textwrap.dedent(THREADS))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     settings = ["--total-frames", "3", "--capacity", "9", "--no-video", "--out", str(tmp_path / "run")]
     assert main(["train", "threads_env:Threads-v0", "--seeds", "0", *settings]) == 0

@@ -16,6 +16,7 @@ from mfec.config import AgentConfig, EnvConfig, RunConfig
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory
 
+from ..waiting import PATIENCE
 from .stopping import games_of, outcome, stopped_after, wait_for
 
 CAPACITY = 100
@@ -70,7 +71,7 @@ def test_ctrl_c_in_a_terminal_does_not_take_the_engine_from_the_run(start, tmp_p
     process = start("VizdoomBasic-v1", "--total-frames", "400000", "--capacity", "300", "--out", str(out))
     wait_for(lambda: games_of(out) > 2, process)
     os.killpg(process.pid, signal.SIGINT)
-    said, error = process.communicate(timeout=60)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error
     assert "stopped, and saved" in said + error
     assert RunDirectory(out).has_checkpoint

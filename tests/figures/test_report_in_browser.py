@@ -16,7 +16,7 @@ from mfec.cli import main
 from mfec.figures.figure1 import draw_figure1
 from mfec.run_directory import find_runs
 
-from ..browser import Watched, watch
+from ..browser import Watched, let_draw, wait_for, watch
 from .run_files import baseline, mfec, vae, write_run
 
 if TYPE_CHECKING:
@@ -104,12 +104,13 @@ def test_the_video_is_h264_and_plays(own, runs):
     assert b"avc1" in (runs / FOLDER / "seed-0" / "video.mp4").read_bytes()
     video = own.page.locator("video")
     assert video.count() == 1
-    video.evaluate("video => video.readyState || new Promise(done => video.onloadedmetadata = done)")
+    wait_for(own.page, "document.querySelector('video').readyState > 0")
     assert video.evaluate("video => [video.videoWidth, video.videoHeight, video.duration]") == [160, 120, 1.0]
     assert "Q*bert" in video.get_attribute("aria-label")
     assert video.get_attribute("controls") is not None
-    ended = "video => new Promise(done => { video.onended = () => done(video.currentTime); video.play(); })"
-    assert video.evaluate(ended) == 1.0
+    video.evaluate("video => { video.play() }")
+    wait_for(own.page, "document.querySelector('video').ended")
+    assert video.evaluate("video => video.currentTime") == 1.0
 
 
 def test_names_that_are_html_are_text(opened):
@@ -124,9 +125,9 @@ def test_names_that_are_html_are_text(opened):
 
 def test_what_is_slipped_into_the_page_is_refused(own):
     """The policy stops what escaping should have: scripts, requests, styles of elements."""
-    found = own.page.evaluate(
+    own.page.evaluate(
         """async () => {
-            const broken = []
+            window.broken = []
             document.addEventListener("securitypolicyviolation", event => broken.push(event.effectiveDirective))
             const put = html => document.body.insertAdjacentHTML("beforeend", html)
             put(`<img id="slipped" src="http://127.0.0.1:9/x.png" onerror="window.ran = true" style="width: 77px">`)
@@ -135,11 +136,10 @@ def test_what_is_slipped_into_the_page_is_refused(own):
             script.textContent = "window.ran = true"
             document.body.append(script)
             try { await fetch("http://127.0.0.1:9/") } catch (error) {}
-            await new Promise(done => setTimeout(done, 300))
-            return [broken.sort(), window.ran === undefined, slipped.style.width]
         }"""
     )
-    assert set(found[0]) == {
+    wait_for(own.page, "new Set(broken).size >= 6")
+    assert set(own.page.evaluate("broken")) == {
         "connect-src",
         "frame-src",
         "img-src",
@@ -147,7 +147,7 @@ def test_what_is_slipped_into_the_page_is_refused(own):
         "script-src-elem",
         "style-src-attr",
     }
-    assert found[1]
+    assert own.page.evaluate("window.ran === undefined")
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
@@ -217,7 +217,8 @@ def test_it_is_used_with_the_keyboard(own):
     for _ in range(4):
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.url.endswith("#runs")
+    page.wait_for_url("**#runs")
+    let_draw(page)
     assert 0 <= page.locator("#runs").bounding_box()["y"] < 40
     summary = page.locator("summary", has_text="All settings").first
     summary.focus()

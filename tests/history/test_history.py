@@ -16,6 +16,7 @@ from mfec.history.records import HEADER_BYTES, scan
 from mfec.history.writer import SEGMENTS, frame_files, steps_file
 
 from ..playing import Walk
+from ..waiting import wait_until
 
 SHAPE = (8, 8)
 Step = tuple[int, int, tuple[float, bool], int, bytes]  # lane, action, reward and loss of a life, frame, observation
@@ -246,7 +247,7 @@ def test_learning_waits_when_the_disk_is_slow(tmp_path, monkeypatch):
     writer = HistoryWriter(tmp_path, picture=SHAPE)
     learning = threading.Thread(target=story.tell, args=(writer, 32 * 40))
     learning.start()
-    learning.join(0.5)
+    wait_until(lambda: writer._queue.full() or not learning.is_alive(), "a full queue")
     assert learning.is_alive()
     gate.set()
     learning.join()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..browser import Watched, watch
+from ..browser import Watched, wait_for, watch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -38,14 +37,6 @@ def go_to(page: Page, step: int) -> None:
     """To a step, by its address."""
     page.evaluate(f"location.hash = ''; location.hash = '#game=0&step={step}'")
     wait_for_step(page, step)
-
-
-def wait_for(page: Page, condition: str, argument: object = None, *, seconds: float = 10) -> None:
-    """Wait until a condition holds. (Playwright's own way of it is an `eval` in the page, which its policy forbids.)"""
-    until = time.monotonic() + seconds
-    while not page.evaluate(condition, argument):
-        assert time.monotonic() < until, f"waited in vain for {condition}"
-        page.wait_for_timeout(15)
 
 
 def pixels(canvas: Locator) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import threading
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
+
+from ..waiting import PATIENCE
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 NAMES = ("noop", "fire", "up", "right", "left", "down")
@@ -235,7 +236,7 @@ class Serving:
     address: str
     made: MadeUp
     asked: list[str] = field(default_factory=list)
-    delays: dict[str, float] = field(default_factory=dict)  # seconds, by path
+    held: dict[str, threading.Event] = field(default_factory=dict)  # answers that wait for one, by path
     refused: dict[str, str] = field(default_factory=dict)  # the sentence, by path
     posted: list[str] = field(default_factory=list)
     gone: bool = False  # whether it answers nothing any more
@@ -254,7 +255,8 @@ def serve(made: MadeUp, document: str, policy: str) -> Iterator[Serving]:
                 self.close_connection = True
                 return
             serving.asked.append(self.path)
-            time.sleep(serving.delays.get(url.path, 0))
+            if url.path in serving.held:
+                serving.held[url.path].wait(PATIENCE)
             if url.path == "/":
                 self._answer(document.encode(), "text/html; charset=utf-8")
             elif url.path in serving.refused:

@@ -17,6 +17,8 @@ from mfec.inspector.inspection import Inspection
 from mfec.inspector.listening import listen, make_server
 from mfec.inspector.server import make_app
 
+from ..waiting import PATIENCE
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -57,7 +59,7 @@ class Served:
     def ask(self, path: str, *, method: str = "GET", body: bytes | None = None, **headers: str | None) -> Reply:
         """Ask as a browser does; a header that is None is not sent, and sec_fetch_site is Sec-Fetch-Site."""
         given = {"Host": self.host, **{name.replace("_", "-"): value for name, value in headers.items()}}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         with contextlib.closing(connection):
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in given.items():
@@ -76,7 +78,7 @@ class Served:
 
     def send(self, data: bytes) -> bytes:
         """Send bytes, and give all that comes back until the server hangs up or says no more."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection:
             connection.sendall(data)
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
@@ -99,5 +101,5 @@ def serving(inspection: Inspection, *, host: str = "127.0.0.1", title: str = "A 
         yield Served(port, inspection)
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE)
         assert not thread.is_alive()

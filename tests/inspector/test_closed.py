@@ -15,7 +15,7 @@ from mfec.config import AgentConfig, RunConfig
 from mfec.experiments.train import train
 from mfec.inspector.inspection import Inspection
 
-from ..browser import chromium, watch
+from ..browser import launched, watch
 from .serving import Served, serving
 
 if TYPE_CHECKING:
@@ -39,13 +39,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser that finds another's name at this machine, as after DNS rebinding."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        rules = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"
-        started = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", rules])
+    with launched(f"--host-resolver-rules=MAP {EVIL} 127.0.0.1") as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +79,7 @@ def test_the_page_works_under_its_own_policy(browser, served):
     watched = watch(browser)
     watched.page.goto(f"http://{served.host}/")
     watched.page.get_by_role("heading", name="FrozenLake-v1").wait_for()
-    watched.page.wait_for_load_state("networkidle")
+    assert watched.page.evaluate("window.inspector.ready")
     assert {url.split("/")[2] for url in watched.requests} == {served.host}
     assert f"http://{served.host}/api/games/0/steps/0" in watched.requests
     assert watched.complaints == []

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +21,8 @@ from mfec.config import AgentConfig, RunConfig
 from mfec.experiments.train import train
 from mfec.inspector import PORT
 from mfec.run_directory import RunDirectory
+
+from ..waiting import PATIENCE
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -69,11 +70,11 @@ def end_of(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit status, what else was said, and complaints."""
     assert process.stdout is not None
     assert process.stderr is not None
-    return process.wait(10), process.stdout.read(), process.stderr.read()
+    return process.wait(PATIENCE), process.stdout.read(), process.stderr.read()
 
 
 def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(host, port, timeout=30)
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -94,10 +95,8 @@ def test_it_shows_a_page_until_it_is_stopped(run, start, number):
     assert b"<title>FrozenLake-v1: " in page
     facts = json.loads(get(port, "/api/run")[1])
     assert (facts["recorded_games"], facts["epsilon"]) == (2, 0.5)
-    begin = time.monotonic()
     process.send_signal(number)
     assert end_of(process) == (0, "stop with Ctrl-C\n", "")
-    assert time.monotonic() - begin < 3
     with pytest.raises(ConnectionRefusedError):
         get(port, "/")
 
@@ -105,7 +104,7 @@ def test_it_shows_a_page_until_it_is_stopped(run, start, number):
 def test_it_can_be_stopped_in_the_middle_of_everything(run, start):
     """Right after it listens, with an open connection, and asked twice."""
     process = start(str(run.path), "--port", "0", "--episodes", "100")
-    connection = http.client.HTTPConnection("127.0.0.1", port_of(process), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(process), timeout=PATIENCE)
     connection.request("GET", "/api/run")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
@@ -134,7 +133,7 @@ def test_a_port_that_is_taken_is_said_before_the_memory_is_read(run, start, tmp_
 
 def test_the_help_names_the_port():
     ended = subprocess.run(
-        [sys.executable, "-m", "mfec", "inspect", "--help"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "mfec", "inspect", "--help"], capture_output=True, text=True, timeout=PATIENCE
     )
     assert f"(default: {PORT})" in " ".join(ended.stdout.replace("│", " ").split())
 
@@ -178,7 +177,7 @@ def _without_the_extra(*arguments: str) -> subprocess.CompletedProcess[str]:
         from mfec.cli import main
         sys.exit(main(sys.argv[1:]))
     """
-    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=PATIENCE)
 
 
 # -- What is refused --------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ import pytest
 
 from mfec.inspector.document import page_document
 
-from ..browser import Watched, watch
+from ..browser import Watched, let_draw, watch
+from ..waiting import wait_until
 from .looking import MINUS, go_to, near, open_page, pixels, read, shows, wait_for, wait_for_step
 from .made_up import FRAME_SKIP, HOSTILE, MadeUp, Serving, make_up, serve
 
@@ -63,6 +64,11 @@ def live(browser: Browser, serving: Serving) -> Iterator[Watched]:
     watched = open_page(browser, serving.address, step=40)
     yield watched
     watched.page.context.close()
+
+
+def _wait(page: Page, condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, while the browser goes on."""
+    wait_until(condition, "the page", between=lambda: page.wait_for_timeout(15))
 
 
 def _step(made: MadeUp, step: int, game: int = 0) -> dict[str, Any]:
@@ -145,17 +151,16 @@ def test_remembered_frames_are_drawn_or_said_to_be_missing(own, made):
     for strip in page.locator(".strip:visible").all():
         strip.scroll_into_view_if_needed()
         action = int(strip.get_attribute("data-action"))
-        page.wait_for_timeout(100)
         neighbours = _step(made, 40)["actions"][action]["neighbours"]
         for card, neighbour in list(zip(strip.locator(".card:visible").all(), neighbours, strict=True))[:5]:
             place = (f"/api/past/{neighbour['episode']}/frames", neighbour["frame"] // FRAME_SKIP)
             label = f"Remembered frame {neighbour['frame']} of episode {neighbour['episode']}"
             assert card.locator("canvas").get_attribute("aria-label") == label
             if place in made.frames:
-                assert shows(card.locator("canvas"), made.frames[place])
+                _wait(page, lambda card=card, place=place: shows(card.locator("canvas"), made.frames[place]))
                 there += 1
             else:
-                assert card.inner_text().startswith("no frame")
+                card.get_by_text("no frame").wait_for()
                 assert card.get_attribute("title") in ("This is not in this file.", f"Frames were not kept {HOSTILE}.")
                 missing += 1
     assert there > 5 < 5 * missing
@@ -347,7 +352,7 @@ def test_a_select_keeps_its_keys(own):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("End")
     assert speed.input_value() == "4"
-    page.wait_for_timeout(100)
+    let_draw(page)
     assert page.locator("#transport .place").inner_text() == "step 40 of 119"
 
 
@@ -362,20 +367,25 @@ def test_rewards_are_found(own, made):
 
 def test_playing_and_pausing(own):
     page = own.page
-    page.locator("#transport select").select_option("4")
+    speed, at = page.locator("#transport select"), "Number(document.querySelector('#timeline .slider').ariaValueNow)"
+    speed.select_option("0.1")  # a minute to the end: it is paused before
     page.locator("#timeline .slider").focus()
     page.keyboard.press("Space")
     assert page.get_by_role("button", name="Pause").is_visible()
-    wait_for(page, "document.querySelector('#timeline .slider').ariaValueNow > 50")
+    wait_for(page, f"{at} > 40")
     page.keyboard.press("Space")
     assert page.get_by_role("button", name="Play", exact=True).is_visible()
     stopped = page.locator("#transport .place").inner_text()
-    page.wait_for_timeout(250)
+    speed.select_option("4")
+    let_draw(page, frames=20)
     assert page.locator("#transport .place").inner_text() == stopped
+    speed.select_option("0.1")
+    page.locator("#timeline .slider").focus()
     page.keyboard.press("End")
     page.keyboard.press("Space")  # at the end it begins anew
-    wait_for(page, "0 < document.querySelector('#timeline .slider').ariaValueNow < 60")
+    wait_for(page, f"0 < {at} && {at} < 119")
     page.locator("#transport .play").click()
+    speed.select_option("4")
     go_to(page, 117)
     page.keyboard.press("Escape")
     page.locator("#timeline .slider").focus()
@@ -474,8 +484,8 @@ def test_a_memory_is_watched_and_left_with_the_keyboard_alone(own, made):
     assert page.locator("#transport .place").inner_text() == "step 40 of 119"
 
 
-def test_all_of_the_page_is_reached_with_tab(opened):
-    page = opened.page
+def test_all_of_the_page_is_reached_with_tab(own):
+    page = own.page
     reached = set()
     page.evaluate("document.activeElement.blur()")
     for _ in range(45):
@@ -560,11 +570,16 @@ def test_a_memory_without_a_date_says_so(own, made):
     assert page.locator("#inspecting").is_visible()
 
 
+# Every strip in the window has its cards.
+FILLED = """[...document.querySelectorAll(".strip:not([hidden])")].every(
+    strip => strip.getBoundingClientRect().top > innerHeight || strip.querySelector(".card"))"""
+
+
 def test_the_hint_is_told_once(own):
     page = own.page
     page.get_by_role("button", name="of all actions").click()
-    page.wait_for_timeout(150)
     assert page.locator(".strip:visible").count() == 6
+    wait_for(page, FILLED)
     assert page.locator(".hint:visible").count() <= 1
 
 
@@ -645,10 +660,8 @@ def test_only_cards_in_sight_ask_for_frames_and_all_at_once(browser):
     made = make_up(steps=6, n_actions=18, k=50)
     with serve(made, *page_document(title="Many")) as serving:
         page = open_page(browser, serving.address, step=0).page
-        until = time.monotonic() + 10
-        while not any("thumbnails" in path for path in serving.asked):
-            assert time.monotonic() < until
-            page.wait_for_timeout(15)  # a busy browser says only after a while which cards of a new strip are in sight
+        # A busy browser says only after a while which cards of a new strip are in sight.
+        _wait(page, lambda: any("thumbnails" in path for path in serving.asked))
         asked = [path for path in serving.asked if "thumbnails" in path]
         places = asked[0].split("=")[1].split(",")
         assert len(asked) <= 3  # this step, and the next one ahead of time
@@ -725,9 +738,20 @@ def test_everything_has_a_name_and_headings_are_in_order(own):
 # -- Closed -----------------------------------------------------------------------------------------------------------
 
 
+def _wait_for_memory(page: Page) -> None:
+    """Wait until there is all that a memory is shown with, or the reason why not."""
+    wait_for(page, "!document.querySelector('#side-then .note').textContent.startsWith('Asking')")
+    wait_for(
+        page,
+        "!['', '…'].includes(document.querySelector('#side-then .stage').innerText.trim()) ||"
+        "document.querySelector('#side-then canvas').ariaLabel.startsWith('Remembered')",
+    )
+    let_draw(page)
+
+
 def test_an_exported_page_asks_for_nothing(own, exported):
     own.page.locator(".card").nth(1).click()
-    own.page.wait_for_timeout(200)
+    _wait_for_memory(own.page)
     assert {url.split("#")[0] for url in own.requests if not url.startswith("data:")} == {exported.as_uri()}
     assert own.complaints == []
     assert own.page.evaluate("broken") == []
@@ -736,7 +760,7 @@ def test_an_exported_page_asks_for_nothing(own, exported):
 def test_a_served_page_asks_its_server_alone(live, serving):
     page = live.page
     page.locator(".card").first.click()
-    page.wait_for_timeout(300)
+    _wait_for_memory(page)
     others = [url for url in live.requests if not url.startswith((serving.address, "data:"))]
     assert others == []
     assert live.complaints == []
@@ -768,19 +792,18 @@ def test_names_that_are_html_are_text(own, made):
 
 
 def test_what_is_slipped_into_the_page_is_refused(own):
-    found = own.page.evaluate(
+    own.page.evaluate(
         """async () => {
             document.body.insertAdjacentHTML("beforeend", `<img src="http://127.0.0.1:9/x" onerror="window.ran = 1">`)
             const script = document.createElement("script")
             script.textContent = "window.ran = 1"
             document.body.append(script)
             try { await fetch("http://127.0.0.1:9/") } catch (error) {}
-            await new Promise(done => setTimeout(done, 100))
-            return [[...new Set(broken)].sort(), window.ran === undefined]
         }"""
     )
-    assert found[0] == ["connect-src", "img-src", "script-src-attr", "script-src-elem"]
-    assert found[1]
+    wait_for(own.page, "new Set(broken).size >= 4")
+    assert set(own.page.evaluate("broken")) == {"connect-src", "img-src", "script-src-attr", "script-src-elem"}
+    assert own.page.evaluate("window.ran === undefined")
 
 
 def test_the_policy_names_what_it_allows():
@@ -802,12 +825,15 @@ def test_the_policy_names_what_it_allows():
 
 def test_late_answers_are_dropped(live, serving, made):
     page = live.page
-    serving.delays = {f"/api/games/0/steps/{step}": 0.6 for step in (50, 60)}
+    late = threading.Event()
+    serving.held = {f"/api/games/0/steps/{step}": late for step in (50, 60)}
     before = len(serving.asked)
     ten_on = "document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'PageDown', bubbles: true }))"
     page.evaluate(f"for (let i = 0; i < 6; i++) {ten_on}")
     wait_for_step(page, 100)
-    page.wait_for_timeout(700)
+    with page.expect_event("requestfinished", lambda request: request.url.endswith("/steps/60")):
+        late.set()
+    let_draw(page)
     assert page.evaluate("steps.at(-1)") == 100
     data = _step(made, 100)
     assert float(page.locator(".row").first.get_attribute("data-value")) == data["actions"][0]["value"]
@@ -819,16 +845,21 @@ def test_late_answers_are_dropped(live, serving, made):
 
 def test_a_scrub_asks_for_little(live, serving):
     page = live.page
-    serving.delays = {f"/api/games/0/steps/{step}": 0.4 for step in range(119)}
+    released = threading.Event()
+    serving.held = {f"/api/games/0/steps/{step}": released for step in range(119)}
+    page.clock.install(time=0)
+    page.clock.pause_at(60)  # so that the page gives up no question because its answer takes long
     before = len(serving.asked)
     box = page.locator("#timeline .slider").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 20)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20, steps=100)
     page.mouse.up()
+    released.set()
+    page.clock.resume()
     wait_for_step(page, 119)
     steps = [path for path in serving.asked[before:] if "/steps/" in path]
-    assert len(steps) < 40  # of 120
+    assert len(steps) < 10  # of 120
 
 
 def test_refusals_are_sentences_on_the_page(live, serving, made):
@@ -851,7 +882,7 @@ def test_refusals_are_sentences_on_the_page(live, serving, made):
 def test_a_lost_server_is_said_and_the_page_goes_on(browser, made):
     with serve(made, *page_document(title=TITLE)) as serving:
         watched = open_page(browser, serving.address, step=40)
-        watched.page.wait_for_timeout(300)
+        _wait(watched.page, lambda: "/api/games/0/steps/43" in serving.asked)  # so that it has step 41
         serving.gone = True
         page = watched.page
         _go_on_alone(page, made)

@@ -7,7 +7,6 @@ import io
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,9 +21,10 @@ from mfec.experiments.train import train
 from mfec.inspector.closed import Address
 from mfec.inspector.inspection import Inspection
 from mfec.inspector.listening import listen
-from mfec.inspector.server import LONGEST_BODY, MOST_GAMES, Threads
+from mfec.inspector.server import LONGEST_BODY, MOST_GAMES, SLOW, Threads
 from mfec.run_directory import RunDirectory
 
+from ..waiting import PATIENCE, deadline, wait_until
 from .serving import Reply, Served, serving
 
 HOSTILE = """<img src=x onerror=alert(1)>&"'"""
@@ -230,13 +230,16 @@ def test_the_page_begins_games_one_at_a_time(served):
 
 def _until_it_begins(server: Served) -> Reply:
     """Ask for a game until the one before is over."""
-    for _ in range(1000):
-        if (begun := server.post()).status == 201:
-            return begun
+    begun = server.post()
+
+    def ask_again() -> None:
+        nonlocal begun
         assert begun.status == 409
         assert begun.error.startswith("A game is being played")
-        time.sleep(0.01)
-    raise AssertionError("no game could be begun")
+        begun = server.post()
+
+    wait_until(lambda: begun.status == 201, "a game to begin", between=ask_again)
+    return begun
 
 
 class _Endless:
@@ -451,10 +454,11 @@ class _Slow(_Endless):
 
     def __init__(self) -> None:
         super().__init__()
-        self.go_on = threading.Event()
+        self.asked, self.go_on = threading.Semaphore(0), threading.Event()
 
     def past_frames(self, episode: int, chunk: int) -> bytes:
-        self.go_on.wait(30)
+        self.asked.release()
+        assert self.go_on.wait(PATIENCE)
         return b"frames"
 
     def step(self, game: int, step: int) -> dict[str, Any]:
@@ -469,6 +473,7 @@ def test_slow_answers_hold_up_no_others():
     slow = _Slow()
     with serving(slow) as server, ThreadPoolExecutor(24) as pool:  # type: ignore[arg-type]
         waiting = [pool.submit(server.ask, f"/api/past/{episode}/frames/0") for episode in range(12)]
+        assert all(slow.asked.acquire(timeout=PATIENCE) for _ in range(SLOW))  # so many at a time
         for step in range(20):
             assert server.ask(f"/api/games/0/steps/{step}").json == {"step": step}
         assert not any(each.done() for each in waiting)
@@ -483,25 +488,23 @@ def test_it_ends_though_an_answer_is_under_way():
             waiting = pool.submit(
                 server.send, f"GET /api/past/1/frames/0 HTTP/1.1\r\nHost: {server.host}\r\n\r\n".encode()
             )
-            time.sleep(0.2)
-            begin = time.monotonic()
-        assert time.monotonic() - begin < 3
-        slow.go_on.set()
+            assert slow.asked.acquire(timeout=PATIENCE)
+        slow.go_on.set()  # the server has ended by now
         waiting.result()
 
 
 def test_the_end_waits_for_an_answer_but_not_for_long():
-    threads, go_on = Threads(2), threading.Event()
+    threads, begun, go_on = Threads(2), threading.Event(), threading.Event()
 
     async def give_up() -> None:
-        asking = asyncio.create_task(threads.run(go_on.wait))
-        await asyncio.sleep(0.05)
+        asking = asyncio.create_task(threads.run(lambda: (begun.set(), go_on.wait())))
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
         asking.cancel()
 
     asyncio.run(give_up())
-    assert not threads.wait(time.monotonic() + 0.05)
+    assert not threads.wait(0.0)  # a time that has long been
     go_on.set()
-    assert threads.wait(time.monotonic() + 10)
+    assert threads.wait(deadline())
 
 
 @pytest.mark.parametrize("game", [13, 14])

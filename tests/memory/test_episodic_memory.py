@@ -226,7 +226,7 @@ def operations(draw: st.DrawFn) -> tuple[Any, ...]:
 
 @every_index
 @given(options, st.sampled_from([1, 2, 4096]), st.lists(operations(), min_size=1, max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_sequence_of_reads_and_writes_equals_the_reference(
     index: str, options: dict[str, Any], queue_length: int, sequence: list[tuple[Any, ...]]
 ) -> None:

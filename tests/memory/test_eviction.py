@@ -12,7 +12,7 @@ from mfec.memory.eviction import QUEUE_LENGTH, EvictionOrder
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 14), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_queue_holds_the_oldest_entries_oldest_last(ticks: list[int], length: int, rng: object) -> None:
     entry_ids = list(range(100, 100 + len(ticks)))
     rng.shuffle(entry_ids)  # type: ignore[attr-defined]

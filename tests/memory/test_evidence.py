@@ -33,7 +33,7 @@ writes = st.lists(
 
 
 @given(writes, st.sampled_from(["max", "replace"]), st.sampled_from([2, 6]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_an_origin_stays_with_the_return_that_it_led_to(written, update, capacity):
     """Against a dictionary, with an order of updates, in which an entry is (value, origin)."""
     memory = EpisodicMemory(2, 1, capacity=capacity, k=1, update=update)

@@ -35,7 +35,7 @@ def test_bytes_of_every_type_have_one_key() -> None:
 
 
 @given(st.lists(st.one_of(st.integers(-(2**70), 2**70), st.binary(max_size=20)), unique=True, max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_different_identities_have_different_keys(identities: list[int | bytes]) -> None:
     keys = identity_keys(identities)  # type: ignore[arg-type]
     assert len({tuple(key) for key in keys.tolist()}) == len(identities)
@@ -122,7 +122,7 @@ crowded_keys = [(home + 2**32 * high, low) for home in (0, 1, 2, 14, 15) for hig
 
 
 @given(st.integers(1, 8), st.lists(st.sampled_from(crowded_keys), max_size=80))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_crowded_table_equals_a_dictionary(capacity: int, toggled: list[tuple[int, int]]) -> None:
     both = TableAndDictionary(capacity)
     for key in toggled:

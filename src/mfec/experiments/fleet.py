@@ -27,7 +27,8 @@ from typing import Any
 from rich.console import Console
 
 from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, DeviceName, RunConfig
-from mfec.device.service import PipeChannel, Service
+from mfec.device.channel import DeviceError
+from mfec.device.service import OWNER_ENDED, PipeChannel, Service
 from mfec.errors import MfecError
 from mfec.experiments.display import LOG, LogTo, Progress
 from mfec.experiments.fleet_display import FleetDisplay
@@ -266,7 +267,9 @@ class _Reporter:
         now = time.perf_counter()
         if now - self._told_at >= REPORT_SECONDS or agent.frames >= self._total_frames:
             self._told_at = now
-            _tell(self._pipe, "progress", Progress.of(agent))
+            # A run that need not look anything up would not find out in any other way, and train on for nobody.
+            if not _tell(self._pipe, "progress", Progress.of(agent)):
+                raise DeviceError(OWNER_ENDED)
 
     def say(self, message: str) -> None:
         _tell(self._pipe, "say", message)
@@ -287,8 +290,10 @@ class _Lines(io.StringIO):
         return len(text)
 
 
-def _tell(pipe: Connection[Any, Any], *message: Any) -> None:
+def _tell(pipe: Connection[Any, Any], *message: Any) -> bool:
+    """Whether anybody listens."""
     try:
         pipe.send(message)
     except OSError:
-        return  # nobody listens any more; the next look-up will find out
+        return False
+    return True

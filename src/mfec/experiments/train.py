@@ -232,10 +232,11 @@ def resolve(config: RunConfig, out: Path | None = None) -> tuple[AnyEnv, RunConf
     An environment that cannot be made, or that an encoder does not fit, is an error.
     """
     env = make_env(config.env, config.environment)
-    space = make_lanes(env, np.random.SeedSequence(config.seed)).observation_space
+    lanes = make_lanes(env, np.random.SeedSequence(config.seed))
     agent = replace(config.agent, vae=encoder_name(config.agent.vae))
-    name, _ = embedding_of_run(agent, space, out)
-    return env, replace(config, agent=replace(agent, embedding=name))
+    name, _ = embedding_of_run(agent, lanes.observation_space, out)
+    truncated = agent.resolved_truncated(lanes.facts.published)
+    return env, replace(config, agent=replace(agent, embedding=name, truncated=truncated))
 
 
 def next_row(frames: int) -> int:

@@ -21,6 +21,7 @@ from mfec.envs import make_env
 from mfec.envs.labyrinth import LEVELS, Labyrinth, LabyrinthVector
 from mfec.envs.labyrinth.expert import Expert
 
+from ...waiting import PATIENCE
 from .scenes import ALL, AVOID, FORAGE, FORWARD, MAZE, TURN_LEFT, begun, play, put, wandering
 
 IDS = {
@@ -187,7 +188,7 @@ def digest(level, actions):
 def test_the_same_happens_in_another_process(level):
     actions = wandering(400, seed=5)
     code = f"{inspect.getsource(digest)}\nprint(digest({level!r}, {actions}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [digest(level, actions)]
 

@@ -129,7 +129,7 @@ operations = st.one_of(
 
 
 @given(st.sampled_from([1, 65]), st.lists(operations, min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_sequence_of_changes_equals_a_dictionary(dim: int, sequence: list[Any]) -> None:
     pair = Pair(dim)
     for name, *arguments in sequence:

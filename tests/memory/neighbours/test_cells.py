@@ -183,7 +183,7 @@ coordinates = st.tuples(*[st.floats(-(2.0**60), 2.0**60, width=32)] * 2)
     st.lists(coordinates, min_size=1, max_size=4),
     st.sampled_from([1, 3, 11]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_few_states_are_ranked_as_by_a_full_sort(
     states: list[tuple[float, float]], queries: list[tuple[float, float]], k: int
 ) -> None:

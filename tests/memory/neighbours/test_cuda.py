@@ -80,7 +80,7 @@ def histories(draw: st.DrawFn) -> list[tuple[list[tuple[int, tuple[float, float]
 
 @pytest.mark.parametrize("device", DEVICES)
 @given(histories(), st.sampled_from([1, 3, 12, 40]), st.sampled_from([1, 3, 11]), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_history_gives_the_neighbours_of_the_exact_index(
     device: str, history: list[Any], capacity: int, k: int, random: Any
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +14,8 @@ from numpy.typing import NDArray
 from mfec.memory import EpisodicMemory
 from mfec.memory.neighbours import recall
 from mfec.memory.neighbours.recall import LAST, RecallMeter
+
+from ...waiting import PATIENCE
 
 Array = NDArray[np.float32]
 
@@ -131,7 +132,7 @@ def test_a_check_keeps_what_it_was_given() -> None:
     go = threading.Event()
     check = recall._check
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recall, "_check", lambda *given: (go.wait(30), check(*given))[1])
+        patch.setattr(recall, "_check", lambda *given: (go.wait(PATIENCE), check(*given))[1])
         squared = searched.true[:, :, :10].copy()
         searched.meter.watch(searched.queries, searched.wanted, squared, searched.sizes)
         squared[:] = np.inf
@@ -181,13 +182,13 @@ def test_a_look_up_does_not_wait_and_finish_does(monkeypatch: pytest.MonkeyPatch
     def check(*_: Any) -> tuple[float, float]:
         checks.append(threading.current_thread())
         begun.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE)
         return 0.5, 1.0
 
     monkeypatch.setattr(recall, "_check", check)
     for _ in range(5):
         searched.meter.watch(searched.queries, searched.wanted, searched.true[:, :, :10], searched.sizes)
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     assert searched.meter.recall is None
     waiting = threading.Timer(0.05, go.set)
     waiting.start()
@@ -222,19 +223,26 @@ def test_a_write_waits_for_the_check_that_reads_the_buffers(monkeypatch: pytest.
     rng = np.random.default_rng(2)
     memory = EpisodicMemory(1, 4, capacity=50, k=3, index="cells")
     memory.write(rng.standard_normal((50, 4)), [0] * 50, np.zeros(50))
+    begun, waited_for = threading.Event(), threading.Event()
     unchanged = []
-    check = recall._check
+    check, finish = recall._check, RecallMeter.finish
 
     def slow_check(entries: Array, *rest: Any) -> tuple[float, float]:
         before = entries.copy()
-        time.sleep(0.05)
+        begun.set()
+        assert waited_for.wait(PATIENCE)
         unchanged.append(bool((entries == before).all()))
         return check(entries, *rest)
 
     monkeypatch.setattr(recall, "_check", slow_check)
+    monkeypatch.setattr(RecallMeter, "finish", lambda meter: (waited_for.set(), finish(meter)))
     for _ in range(4):
+        begun.clear()
+        waited_for.clear()
         memory.estimate(rng.standard_normal((2, 4)))
+        assert begun.wait(PATIENCE)
         memory.write(rng.standard_normal((50, 4)), [0] * 50, np.zeros(50))  # every entry is replaced
+        waited_for.set()  # late, where the write did not wait
     assert unchanged == [True] * 4
     assert memory.measured_recall == 1.0
 

@@ -10,7 +10,7 @@ from mfec.memory.neighbours.recent import EVERY, KEPT, RecentQueries
 
 
 @given(st.lists(st.one_of(st.integers(0, 5), st.integers(0, 3 * EVERY * KEPT)), max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_sixteenth_of_the_last_look_ups_is_kept(batches: list[int]) -> None:
     queries, asked = RecentQueries(2), 0
     for n in batches:

@@ -69,7 +69,7 @@ numbers = st.tuples(*[st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
 @given(st.lists(numbers, min_size=1, max_size=60), numbers, st.sampled_from([1, 3, 11]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_states_are_ranked_as_by_a_full_sort(
     states: list[tuple[float, float]], query: tuple[float, float], k: int
 ) -> None:
@@ -92,7 +92,7 @@ def test_small_differences_of_many_large_numbers_are_ranked_rightly() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99)), unique_by=lambda pair: pair[1], max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_entering_one_by_one_keeps_the_nearest_and_oldest(entries: list[tuple[int, int]]) -> None:
     entry_ids = np.array([entry_id for _, entry_id in entries], np.int64)
     slots, squared = np.full(5, -1), np.full(5, np.inf)
