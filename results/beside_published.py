@@ -12,17 +12,17 @@ from rich.console import Console
 from rich.table import Table
 
 from mfec.figures.literature import published_match_rates, published_scores
+from mfec.figures.match_rates import COLUMNS, LAST_FRAMES, match_rate
 from mfec.run_directory import RunDirectory, find_runs
 from mfec.statistics import mean
 
 GAMES = 100  # whole games that a score is the mean of
-ROWS = 20  # of progress.csv, 10,000 frames each
 AT = (1, 2, 4, 10)  # million frames
 
 
 def main() -> None:
     """One row a run."""
-    table = Table(title=f"mean of {GAMES} games; exact matches over the last {ROWS * 10_000:,} frames")
+    table = Table(title=f"mean of {GAMES} games; exact matches over the last {LAST_FRAMES:,} frames")
     columns = ["run", "game", "envs", "frames", *(f"at {at}M" for at in AT), "at the end"]
     columns += ["MFEC at 10M", "DQN at 10M", "exact, chosen", "exact, all", "paper"]
     for column in columns:
@@ -38,8 +38,7 @@ def main() -> None:
             *(score_at(run, at * 1_000_000) for at in AT),
             f"{mean(run.episodes()['return'][-GAMES:]):,.0f}",
             *(str(published.get(name, "-")) for name in ("mfec", "dqn")),
-            f"{mean(progress['exact_match_rate_chosen'][-ROWS:]):.2f}",
-            f"{mean(progress['exact_match_rate'][-ROWS:]):.2f}",
+            *(f"{match_rate(run, column):.2f}" for column in COLUMNS.values()),
             published_match_rates().get(config.env, "-"),
         )
     Console(width=180).print(table)

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from mfec.envs.labyrinth import LEVELS
 from mfec.figures.learning_curves import GAMES, draw_spread, learning_curves, trailing_mean
+from mfec.figures.match_rates import match_rate
 from mfec.figures.pictures import new_figure, save_figure
 from mfec.run_directory import RunDirectory, find_runs
 from mfec.statistics import mean, standard_error
@@ -83,7 +84,7 @@ def scores(runs: list[RunDirectory]) -> list[str]:
 def exact(runs: list[RunDirectory]) -> list[str]:
     """Shares of exact matches, of all look-ups and of the chosen actions."""
     names = ("exact_match_rate", "exact_match_rate_chosen")
-    return [f"{mean([mean(run.progress()[name][-20:]) for run in runs]):.3%}" for name in names]
+    return [f"{mean([match_rate(run, name) for run in runs]):.3%}" for name in names]
 
 
 if __name__ == "__main__":

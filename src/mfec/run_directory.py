@@ -82,7 +82,8 @@ class RunDirectory:
             values.pop("mfec")
             tables: dict[str, Any] = {"environment": EnvConfig(**values.pop("environment"))}
             if values.get("algorithm", "mfec") == "mfec":
-                tables["agent"] = AgentConfig(**values.pop("agent"))
+                # Before there was a choice, episodes that were cut off were written.
+                tables["agent"] = AgentConfig(**{"truncated": "write", **values.pop("agent")})
                 tables["vae"] = vae_config(values.pop("vae", {}))
             else:
                 tables["agent"] = AgentConfig(device=values.pop("device"))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mfec.figures.lines import FigureError, Line, label_of, seeds_of, sort_runs, title_of
+from mfec.figures.lines import FigureError, label_of, seeds_of, sort_runs, title_of
 from mfec.figures.literature import published_match_rates
 from mfec.figures.pictures import draw_error, new_figure
 from mfec.figures.tidy import check_ending, save
@@ -51,7 +51,7 @@ def match_rates(runs: Sequence[RunDirectory]) -> list[Share]:
             line.env,
             line.embedding,
             lookups,
-            mean(shares := _shares(line, column)),
+            mean(shares := [match_rate(run, column) for run in line.runs]),
             standard_error(shares),
             len(shares),
             published.get(line.env, ""),
@@ -68,19 +68,19 @@ def draw_match_rates(runs: Sequence[RunDirectory], out: Path) -> Path:
     return save(out, [asdict(share) for share in shares], lambda: _draw(shares))
 
 
-def _shares(line: Line, column: str) -> list[float]:
-    """That of each run. A row counts by the frames that it is about: rows lie closer at the beginning of a run."""
-    found = []
-    for run in line.runs:
-        table, config = run.progress(), run.read_config()
-        since = table["frames"][-1] - LAST_FRAMES if table["frames"] else 0.0
-        begins = [float(config.vae.frames if config.trains_vae else 0), *table["frames"]]
-        rows = zip(begins, table["frames"], table.get(column, []), strict=False)
-        own = [(end - begin, share) for begin, end, share in rows if end > since and not math.isnan(share)]
-        if not own:
-            raise FigureError(f"{run.progress_file} says nothing of exact matches yet")
-        found.append(math.fsum(frames * share for frames, share in own) / math.fsum(frames for frames, _ in own))
-    return found
+def match_rate(run: RunDirectory, column: str) -> float:
+    """The share in that column of a run's progress, over its last 200,000 frames.
+
+    A row counts by the frames that it is about: rows lie closer at the beginning of a run.
+    """
+    table, config = run.progress(), run.read_config()
+    since = table["frames"][-1] - LAST_FRAMES if table["frames"] else 0.0
+    begins = [float(config.vae.frames if config.trains_vae else 0), *table["frames"]]
+    rows = zip(begins, table["frames"], table.get(column, []), strict=False)
+    own = [(end - begin, share) for begin, end, share in rows if end > since and not math.isnan(share)]
+    if not own:
+        raise FigureError(f"{run.progress_file} says nothing of exact matches yet")
+    return math.fsum(frames * share for frames, share in own) / math.fsum(frames for frames, _ in own)
 
 
 def _draw(shares: list[Share]) -> Figure:
