@@ -16,7 +16,6 @@ from typing import Any
 import gymnasium
 from rich.console import Console
 from rich.table import Table
-from stable_baselines3.common.evaluation import evaluate_policy
 
 from mfec import MFEC
 from mfec.statistics import mean
@@ -34,11 +33,21 @@ def play(run: Run) -> dict[str, Any]:
     env, gamma, way, seed = run
     agent = MFEC(env, truncated=way, gamma=gamma, seed=seed, index="exact").learn(FRAMES)
     judge = gymnasium.make(env)
-    judge.reset(seed=10_000)
-    greedy, _ = evaluate_policy(agent, judge, n_eval_episodes=GAMES, deterministic=True, warn=False)
+    greedy = mean([score(agent, judge, 10_000 + game) for game in range(GAMES)])
     counts = {"frames": agent.frames, "games": agent.games}
     scores = {"training": mean(list(agent.scores)), "greedy": greedy, "entries": len(agent.memory)}
     return {"env": env, "gamma": gamma, "truncated": way, "seed": seed, **counts, **scores}
+
+
+def score(agent: MFEC, env: gymnasium.Env[Any, Any], seed: int) -> float:
+    """The score of one greedy game."""
+    observation, _ = env.reset(seed=seed)
+    total, ended = 0.0, False
+    while not ended:
+        action, _ = agent.predict(observation, deterministic=True)
+        observation, reward, terminated, truncated, _ = env.step(int(action))
+        total, ended = total + float(reward), terminated or truncated
+    return total
 
 
 def measure(out: Path) -> None:
