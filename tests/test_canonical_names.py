@@ -24,6 +24,8 @@ from mfec.experiments.vae_directory import VAEDirectory, VAEDirectoryError, VAEJ
 from mfec.figures.literature import bounds
 from mfec.run_directory import RunDirectory
 
+from .waiting import PATIENCE
+
 TINY = ["--total-frames", "400", "--capacity", "50", "--no-video"]
 
 
@@ -73,7 +75,7 @@ sys.modules["ale_py"] = sys.modules["gymnasium"] = None
 from mfec.run_directory import RunDirectory
 print(RunDirectory({str(run.path)!r}).read_config().env)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout == "ms_pacman\n", done.stderr
 
 

@@ -84,7 +84,7 @@ def times(file: Path) -> Iterator[int]:
         if isinstance(node, ast.ImportFrom) and node.module == "time":
             yield node.lineno
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            limits = [keyword.value for keyword in node.keywords if keyword.arg == "timeout"]
+            limits = [keyword.value for keyword in node.keywords if keyword.arg in ("timeout", "patience")]
             limits += node.args if node.func.attr in ("wait", "join", "acquire") else []
             numbers = [limit.value for limit in limits if isinstance(limit, ast.Constant)]
             if ast.unparse(node.func) in {f"time.{clock}" for clock in CLOCKS} or any(

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mfec import __version__
@@ -57,7 +57,6 @@ def run(tmp_path: Path) -> RunDirectory:
 # -- Settings ---------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)  # it waits for the disk
 @given(config=configs)
 def test_settings_read_back_equal(config, tmp_path_factory):
     directory = RunDirectory(tmp_path_factory.getbasetemp() / "settings")

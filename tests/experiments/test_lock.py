@@ -17,6 +17,8 @@ import pytest
 from mfec.experiments.lock import LOCK, locked
 from mfec.run_directory import RunDirectoryError
 
+from ..waiting import PATIENCE
+
 Holder = Callable[..., int]
 
 
@@ -25,11 +27,11 @@ def start_holder() -> Iterator[Holder]:
     """Starts a process that locks a folder, and does something then; returns when it has the lock."""
     started = []
 
-    def start(folder: Path, then: Callable[[], Any] = lambda: time.sleep(60)) -> int:
+    def start(folder: Path, then: Callable[[], Any] = lambda: time.sleep(PATIENCE)) -> int:
         ready, ours = os.pipe()
         child = os.fork()
         if child == 0:
-            with locked(folder, patience=60.0):
+            with locked(folder, patience=PATIENCE):
                 os.write(ours, b"x")
                 then()
             os._exit(0)
@@ -67,7 +69,7 @@ def test_so_is_this_process_itself(tmp_path):
 
 def test_a_process_that_was_killed_is_no_obstacle(tmp_path, start_holder):
     os.kill(start_holder(tmp_path), signal.SIGKILL)
-    with locked(tmp_path, patience=10.0):
+    with locked(tmp_path, patience=PATIENCE):
         assert (tmp_path / LOCK).read_text().startswith(f"process {os.getpid()} on ")
         assert "in use by" in refused(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -81,13 +83,13 @@ def test_nor_is_a_child_that_it_had_forked(tmp_path, start_holder):
         child = os.fork()
         if child == 0:
             os.write(ours, str(os.getpid()).encode())
-        time.sleep(60)
+        time.sleep(PATIENCE)
 
     holder = start_holder(tmp_path, fork)
     orphan = int(os.read(ready, 100))
     os.kill(holder, signal.SIGKILL)
     try:
-        with locked(tmp_path, patience=10.0):
+        with locked(tmp_path, patience=PATIENCE):
             os.kill(orphan, 0)  # it is still there
     finally:
         os.kill(orphan, signal.SIGKILL)
@@ -107,7 +109,7 @@ def test_a_forked_child_that_ends_unlocks_nothing(tmp_path):
 def test_who_waits_gets_the_folder_when_it_is_left(tmp_path, start_holder):
     """The one who leaves it removes the file that the other waits for."""
     holder = start_holder(tmp_path / "run", lambda: time.sleep(0.3))
-    with locked(tmp_path / "run", patience=30.0):
+    with locked(tmp_path / "run", patience=PATIENCE):
         assert f"process {os.getpid()} on " in refused(tmp_path / "run")
         assert str(holder) not in (tmp_path / "run" / LOCK).read_text()
 

@@ -268,7 +268,7 @@ def test_a_game_of_18_actions_takes_no_more_than_its_entries_need():
         memory = [EpisodicMemory(18, 64, capacity=1_000_000, index=index) for index in ("exact", "cells", "auto")]
         print(resident() - before)
     """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) < 50_000_000
 

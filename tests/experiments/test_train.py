@@ -502,7 +502,7 @@ def test_a_second_process_is_refused_and_the_first_is_not_disturbed(tmp_path, st
     assert main(["evaluate", str(run.path), "--episodes", "1"]) == 0  # whoever only looks is let in
     assert main(["plot", str(run.path), "--out", str(tmp_path / "curve.png")]) == 0
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE) == 130
     agent = MFEC.load(run.checkpoint)
     assert main(["train", *arguments, str(tmp_path / "alone"), "--total-frames", str(agent.frames)]) == 0
     assert run.episodes_file.read_bytes() == (tmp_path / "alone" / "episodes.csv").read_bytes()
