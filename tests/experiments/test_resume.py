@@ -25,10 +25,10 @@ from .stopping import CLOCKS, ask_to_stop, games_of, wait_for
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # where `mfec` is
 
 
-def outcome(out: Path) -> tuple[str, dict[str, list[float]], dict[str, str], dict[int, tuple[object, ...]]]:
+def outcome(out: Path) -> tuple[str, dict[str, list[str]], dict[str, str], dict[int, tuple[object, ...]]]:
     """What two equal runs have in common: games, progress without clocks, memory and history, bit for bit."""
     run = RunDirectory(out)
-    progress = {name: column for name, column in run.progress().items() if name not in CLOCKS}
+    progress = {name: [*map(str, column)] for name, column in run.progress().items() if name not in CLOCKS}
     tensors = MFEC.load(run.checkpoint).memory.tensors()
     memory = {name: hashlib.sha256(tensor.tobytes()).hexdigest() for name, tensor in tensors.items()}
     return run.episodes_file.read_text(), progress, memory, lived(run)
@@ -98,7 +98,7 @@ def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(tmp_path, kil
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "whole")
     assert games_of(tmp_path / "whole") >= 4
     assert ("--keep-frames" in settings) == all(kept for *_, kept in lived(RunDirectory(tmp_path / "whole")).values())
-    assert len(RunDirectory(tmp_path / "whole").progress()["frames"]) == 1
+    assert len(RunDirectory(tmp_path / "whole").progress()["frames"]) > 100
 
 
 def test_killed_before_the_first_checkpoint_a_run_begins_again(tmp_path):
