@@ -111,6 +111,7 @@ def test_options_reach_the_run(tmp_path):
     agent = AgentConfig(
         k=3, gamma=0.5, epsilon=0.25, capacity=77, embedding="random_projection", dim=5, index="cells",
         recall=0.5, eviction="used", update="replace", few_neighbours="zero", ties="first", episode="game",
+        truncated="skip",
     )  # fmt: skip
     environment = EnvConfig(n_envs=2, frame_stack=3, sticky_actions=0.125, max_frames=80)
     options = [
@@ -127,7 +128,8 @@ def test_options_reach_the_run(tmp_path):
 def test_defaults_are_those_of_the_configuration(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "FrozenLake-v1", "--total-frames", "50"]) == 0
-    default = RunConfig("FrozenLake-v1", 50, 0, replace(AgentConfig(), embedding="identity"), EnvConfig())
+    agent = AgentConfig(embedding="table", truncated="bootstrap")  # what `auto` stands for
+    default = RunConfig("FrozenLake-v1", 50, 0, agent, EnvConfig())
     assert RunDirectory(tmp_path / "runs" / "FrozenLake-v1").read_config() == default
 
 

@@ -80,7 +80,8 @@ def test_a_run_directory_holds_settings_tables_checkpoint_history_events_a_curve
 
 
 def test_settings_are_resolved(finished):
-    config = RunConfig("FrozenLake-v1", 21_000, 5, AgentConfig(capacity=2000, embedding="identity"), EnvConfig())
+    agent = AgentConfig(capacity=2000, embedding="table", truncated="bootstrap")
+    config = RunConfig("FrozenLake-v1", 21_000, 5, agent, EnvConfig())
     assert finished.read_config() == config
     assert MFEC.load(finished.checkpoint).config == config.agent
 
