@@ -128,9 +128,9 @@ def draw_vae(job: VAEJob, console: Console) -> None:
 def run_vae_show(command: VaeShow) -> int:
     """Print the costs of a VAE, and draw; returns the exit status."""
     from mfec.embeddings import VAE
+    from mfec.embeddings.vae.files import encoder_name
     from mfec.experiments.frames import held_out_frames, observation_space
     from mfec.experiments.vae import refuse_missing_device
-    from mfec.experiments.vae_directory import encoder_name
     from mfec.figures.pictures import check_kind
     from mfec.figures.vae import draw_reconstructions
 

@@ -18,6 +18,7 @@ from mfec.checkpoint import CheckpointError
 from mfec.config import ALGORITHMS, CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, RunConfig, check_frames_limit
 from mfec.device import Channel
 from mfec.embeddings import VAE
+from mfec.embeddings.vae.files import encoder_name
 from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
@@ -29,7 +30,6 @@ from mfec.experiments.schedule import about_schedule, begun_with
 from mfec.experiments.stopping import Stopped, stop_signals
 from mfec.experiments.tensorboard import TensorBoard
 from mfec.experiments.vae import refuse_missing_device, train_own_vaes
-from mfec.experiments.vae_directory import encoder_name
 from mfec.history import HistoryWriter
 from mfec.history.frame_codec import picture_shape
 from mfec.run_directory import RunDirectory, RunDirectoryError

@@ -13,7 +13,6 @@ from typing import Any
 from mfec import __version__
 from mfec.canonical_names import canonical_name
 from mfec.config import EnvConfig, RunConfig, VAEConfig
-from mfec.embeddings.vae import shipped_names
 from mfec.errors import MfecError
 from mfec.files import write_whole
 from mfec.run_directory import RunDirectory, vae_config
@@ -47,12 +46,6 @@ class VAEJob:
         environment = {name: value for name, value in vars(self.environment).items() if name != "n_envs"}
         settings = {"env": self.env, "seed": self.seed, "recipe": asdict(self.config), "environment": environment}
         return json.loads(json.dumps(settings))  # type: ignore[no-any-return]
-
-
-def encoder_name(vae: str) -> str:
-    """The name of an encoder that ships as it ships (`ms_pacman` for `mspacman`); a directory stays what it is."""
-    name = canonical_name(vae)
-    return name if name in shipped_names() and not Path(vae).exists() else vae
 
 
 def vae_of_run(config: RunConfig, directory: RunDirectory) -> VAEJob:

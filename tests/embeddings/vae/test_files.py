@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import struct
 from collections.abc import Callable
@@ -61,9 +62,10 @@ def test_networks_come_back_as_they_were_written(tmp_path: Path, shape: Architec
         }
 
 
-def test_everyone_may_read_the_files_and_no_draft_is_left(written: Path) -> None:
+def test_the_files_have_the_mode_of_the_umask_and_no_draft_is_left(written: Path) -> None:
     assert sorted(file.name for file in written.iterdir()) == ["decoder.safetensors", "encoder.safetensors"]
-    assert {stat.S_IMODE(file.stat().st_mode) for file in written.iterdir()} == {0o644}
+    os.umask(umask := os.umask(0))
+    assert {stat.S_IMODE(file.stat().st_mode) for file in written.iterdir()} == {0o666 & ~umask}
 
 
 def test_tensors_that_do_not_lie_in_one_piece_are_written_as_they_read(tmp_path: Path) -> None:

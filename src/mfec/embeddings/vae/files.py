@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import os
 from dataclasses import asdict, fields
 from importlib import resources
 from operator import index
@@ -17,8 +16,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from mfec.canonical_names import canonical_name
 from mfec.embeddings.vae.architecture import Architecture
 from mfec.errors import MfecError
+from mfec.files import whole_file
 
 Part = Literal["encoder", "decoder"]
 Tensors = dict[str, NDArray[Any]]
@@ -35,10 +36,16 @@ def shipped_names() -> list[str]:
     return sorted(file.parent.name for file in _shipped().glob("*/encoder.safetensors"))
 
 
+def encoder_name(vae: str) -> str:
+    """The name of an encoder that ships as it ships (`ms_pacman` for `mspacman`); a directory stays what it is."""
+    name = canonical_name(vae)
+    return name if name in shipped_names() and (name == vae or not Path(vae).exists()) else vae
+
+
 def find_files(name: str | Path) -> Path:
     """The directory of an encoder: one that ships if the name is that of one, else a directory or a file in it."""
-    if isinstance(name, str) and name in shipped_names():
-        return _shipped() / name
+    if isinstance(name, str) and encoder_name(name) in shipped_names():
+        return _shipped() / encoder_name(name)
     path = Path(name)
     if path.is_file():
         path = path.parent
@@ -63,10 +70,8 @@ def write_network(directory: Path, part: Part, tensors: Tensors, architecture: A
         "sha256": _sha256(described, whole),
     }
     file = directory / f"{part}.safetensors"
-    draft = file.with_suffix(".draft")
-    save_file(whole, draft, metadata={KEY: json.dumps(about)})  # of several keys, the order would be any
-    draft.chmod(0o644)  # the library would leave it to its owner alone
-    os.replace(draft, file)
+    with whole_file(file, durable=True) as draft:
+        save_file(whole, draft, metadata={KEY: json.dumps(about)})  # of several keys, the order would be any
     return file
 
 
