@@ -380,7 +380,9 @@ def test_states_may_become_arrays_only_when_they_are_looked_up(tmp_path):
 
             return States()
 
-    expected = everything(MFEC(qbert(3), capacity=300, seed=0).learn(1500), tmp_path / "now", but=("config",))
+    expected = everything(
+        MFEC(qbert(3), capacity=300, seed=0).learn(1500), tmp_path / "now", but=("config", "embedding")
+    )
     embedding = Later(84 * 84, seed=np.random.SeedSequence(0).spawn(5)[3])
     agent = MFEC(qbert(3), capacity=300, embedding=embedding, seed=0)
     estimate = agent.memory.estimate
@@ -390,7 +392,7 @@ def test_states_may_become_arrays_only_when_they_are_looked_up(tmp_path):
         return estimate(*arguments, **settings)
 
     agent.memory.estimate = estimate_later
-    assert everything(agent.learn(1500), tmp_path / "later", but=("config",)) == expected
+    assert everything(agent.learn(1500), tmp_path / "later", but=("config", "embedding")) == expected
 
 
 # -- Loading ----------------------------------------------------------------------------------------------------------

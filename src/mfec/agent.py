@@ -69,7 +69,7 @@ class MFEC:
 
     >>> agent = MFEC("FrozenLake-v1", gamma=0.9, capacity=1000, seed=0)
     >>> agent.learn(total_frames=1000)
-    MFEC(embedding=identity, k=11, frames=1000, entries=...)
+    MFEC(embedding=table, k=11, frames=1000, entries=...)
     """
 
     algorithm: AlgorithmName = "mfec"

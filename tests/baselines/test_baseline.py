@@ -248,9 +248,9 @@ def test_a_baseline_saved_when_a_game_ends_goes_on_as_if_it_were_not(tmp_path, a
     stopped = make(algorithm, "CartPole-v1", 400, **options)
     with pytest.raises(KeyboardInterrupt):
         stopped.learn(400, Save(lambda agent: None))
+    assert saved(stopped.learn(400, Save(lambda agent: None)), tmp_path / "on") == whole
     again = make(algorithm, "CartPole-v1", 400, **options).restore(tmp_path / "best")
     assert saved(again.learn(400), tmp_path / "again") == whole
-    assert saved(stopped.learn(400, Save(lambda agent: None)), tmp_path / "on") == whole
     assert [game.episode for game in games] == list(range(1, stopped.games + 1))
 
 

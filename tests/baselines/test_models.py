@@ -166,7 +166,7 @@ def test_actions_are_random_as_often_as_epsilon_says():
 
 
 def test_the_published_settings_are_the_defaults():
-    of = Baseline(make_env("CartPole-v1"), RunConfig("CartPole-v1", 100, algorithm="dqn"))
+    of = Baseline(make_env("CartPole-v1"), RunConfig("CartPole-v1", 10_000_000, algorithm="dqn"))
     model = of.model
     settings = (model.learning_rate, model.gamma, model.batch_size, model.buffer_size, model.learning_starts)
     assert settings == (0.00025, 0.99, 32, 1_000_000, 50_000)

@@ -33,6 +33,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """New cells and the first trial of `auto` come early, so that short runs have them."""
     monkeypatch.setattr("mfec.memory.neighbours.cells.SMALLEST_CHANGE", 200)
     monkeypatch.setattr("mfec.memory.neighbours.auto.FIRST_TRIAL", ENTRIES)
+    monkeypatch.setattr("mfec.memory.neighbours.recent.EVERY", 4)  # enough was looked up by then
     race(monkeypatch, lost=0)
 
 

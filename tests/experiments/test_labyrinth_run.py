@@ -46,7 +46,7 @@ def test_a_run_stopped_and_resumed_is_the_same_run(tmp_path: Path, level: str, n
 def test_hardly_a_state_is_seen_twice(tmp_path: Path) -> None:
     run = train(tmp_path / "run", "labyrinth_forage", "--total-frames", "100000")
     rates = run.progress()["exact_match_rate"]
-    assert len(rates) == 10
+    assert len(rates) > 100
     assert sum(rates) / len(rates) < 0.001
 
 

@@ -143,7 +143,7 @@ def test_each_environment_has_its_own_defaults_and_all_that_is_given(tmp_path, m
     arguments = ["train", *envs, "--k", "11", "--epsilon", "0.5", "--no-video", "--out", str(out)]
     assert main([*arguments, "--total-frames", "100"]) == 0
     lake, maze = RunDirectory(out / "FrozenLake-v1"), RunDirectory(out / "small_maze-mfec-Labyrinth-Small-v0")
-    given = AgentConfig(k=11, epsilon=0.5, embedding="identity")
+    given = AgentConfig(k=11, epsilon=0.5, embedding="table", truncated="bootstrap")
     assert lake.read_config().agent == replace(given, gamma=1.0, capacity=1_000_000)
     assert maze.read_config().agent == replace(given, gamma=0.99, capacity=100_000)
 

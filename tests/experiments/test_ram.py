@@ -62,7 +62,7 @@ def test_a_change_to_cells_is_seen_in_the_bytes_of_a_memory(monkeypatch):
     monkeypatch.setattr("mfec.memory.neighbours.auto.FIRST_TRIAL", 40)
     monkeypatch.setattr("mfec.memory.neighbours.auto.milliseconds", lambda index, *_: float(index.active == "exact"))
     memory = EpisodicMemory(3, 8, capacity=20, index="auto")
-    memory.estimate(np.zeros((1, 8)))  # a trial needs something that was looked up
+    memory.estimate(np.zeros((1024, 8)))  # a trial needs what was looked up
     memory.write(np.random.default_rng(0).standard_normal((60, 8)), np.arange(60) % 3, np.zeros(60))
     assert memory.active_index == "cells"
     assert memory.nbytes == full_memory(20, "cells").nbytes < report(20).full
@@ -163,7 +163,7 @@ def test_runs_of_different_capacities_are_told_apart(monkeypatch):
 
 
 def test_the_memories_of_runs_side_by_side_add_up(monkeypatch):
-    lake = EpisodicMemory.bytes_when_full(4, 16, 1000, "cuda")
+    lake = EpisodicMemory.bytes_when_full(4, 1, 1000, "cuda")
     cart = EpisodicMemory.bytes_when_full(2, 4, 1000, "cuda")
     configs = runs("FrozenLake-v1", "CartPole-v1", "CartPole-v1", index="cuda")
     needed = lake + 2 * cart
@@ -181,11 +181,11 @@ def test_the_memories_of_runs_side_by_side_add_up(monkeypatch):
 def test_on_a_gpu_states_are_counted_there_and_not_in_ram(monkeypatch):
     monkeypatch.setattr("mfec.experiments.ram.free_on_device", lambda: 10**12)
     here, there = (runs("FrozenLake-v1", index="cuda", device=device, total_frames=2000) for device in ("cpu", "cuda"))
-    reports = [RamReport.of(4, 16, config, 1) for config in (*here, *there)]
-    assert reports[0].full - reports[1].full == 4 * 1000 * 16 * 4
-    assert reports[0].in_this_run - reports[1].in_this_run == 2000 * 16 * 4
+    reports = [RamReport.of(4, 1, config, 1) for config in (*here, *there)]
+    assert reports[0].full - reports[1].full == 4 * 1000 * 4
+    assert reports[0].in_this_run - reports[1].in_this_run == 2000 * 4
     assert reports[0].on_device == 0
-    assert reports[1].on_device >= 2000 * 16 * 4
+    assert reports[1].on_device >= 2000 * 4
     memory, device = refusal(there).splitlines()
     assert memory.startswith("memory: 4 x 1,000 entries can grow to ")
     needed = show_bytes(reports[1].on_device)
@@ -224,7 +224,7 @@ def test_a_run_says_before_it_starts_how_large_its_memory_can_grow(tmp_path, cap
     arguments += [] if index == "auto" else ["--index", index]
     assert main(["train", "FrozenLake-v1", *arguments]) == 0
     first = capsys.readouterr().out.splitlines()[0]
-    full = show_bytes(EpisodicMemory.bytes_when_full(4, 16, 123_456, index))
+    full = show_bytes(EpisodicMemory.bytes_when_full(4, 1, 123_456, index))
     assert first.startswith(f"memory: 4 x 123,456 entries can grow to {full}, at most ")
     assert first.endswith(f"this machine has {show_bytes(physical_ram())}")
 

@@ -386,9 +386,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_and_settings_are_text(tmp_path, name):
-    write_run(tmp_path / "plain", mfec("CartPole-v1", eviction="used"), GAMES, SHARES)
+    write_run(tmp_path / "plain", mfec("CartPole-v1", embedding="vae", vae="used"), GAMES, SHARES)
     plain = report(tmp_path / "plain", title="Plain")
-    run = write_run(tmp_path / "runs" / name.replace("/", ""), mfec(name, eviction=name), GAMES, SHARES)
+    run = write_run(tmp_path / "runs" / name.replace("/", ""), mfec(name, embedding="vae", vae=name), GAMES, SHARES)
     page = report(tmp_path / "runs", title=name)
     assert [(tag, list(own)) for tag, own in page.elements] == [(tag, list(own)) for tag, own in plain.elements]
     assert page.texts["title"] == page.texts["h1"] == [name]

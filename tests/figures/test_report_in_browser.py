@@ -53,7 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for k in (1, 11):
             write_run(path / f"k-{k}" / f"seed-{seed}", vae("qbert", seed=seed, k=k), games, progress)
     write_run(path / "dqn", baseline("dqn", "frostbite"), games)
-    write_run(path / "hostile", mfec(HOSTILE, eviction=HOSTILE), games, progress)
+    write_run(path / "hostile", mfec(HOSTILE, embedding="vae", vae=HOSTILE), games, progress)
     write_run(path / "long", mfec("Environment" * 5), games, progress)
     film(path / FOLDER / "seed-0" / "video.mp4")
     return path

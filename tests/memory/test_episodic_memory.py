@@ -494,7 +494,7 @@ def test_auto_is_the_default_and_tells_when_it_has_changed() -> None:
 
 
 def test_an_unknown_index_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"^unknown index 'tree'; there is: exact, cells, graph, auto, cuda$"):
+    with pytest.raises(ValueError, match=r"^index must be one of exact, cells, graph, cuda, none, auto, not 'tree'$"):
         EpisodicMemory(1, 1, index="tree")
     with pytest.raises(ValueError, match="unknown index 'tree'"):
         EpisodicMemory.bytes_per_entry(64, "tree")
@@ -668,7 +668,7 @@ def test_sizes_are_whole_numbers_of_at_least_1(name: str, number: Any) -> None:
 
 @pytest.mark.parametrize(("name", "allowed"), [
     ("eviction", "updated, used"), ("update", "max, replace"), ("few_neighbours", "infinity, mean, zero"),
-    ("index", "exact, cells, graph, auto"),
+    ("index", "exact, cells, graph, cuda, none, auto"),
 ])  # fmt: skip
 def test_unknown_settings_are_refused_with_what_is_allowed(name: str, allowed: str) -> None:
     with pytest.raises(ValueError, match=name) as error:

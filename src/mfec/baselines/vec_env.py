@@ -177,7 +177,8 @@ class LanesVecEnv(VecEnv):
                 "this is not the environment that was saved, or it is not deterministic under its seed"
             )
         self.frames, self.games = int(saved["frames"]), int(saved["games"])
-        self.finished = deque(Game(**game) for game in saved["finished"])
+        self.finished.clear()
+        self.finished.extend(Game(**game) for game in saved["finished"])
         self._lives = np.array(saved["lives"], np.int64)
         self._scores = np.array(saved["scores"], np.float64)
         self._steps = np.array(saved["steps"], np.int64)

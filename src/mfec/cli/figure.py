@@ -35,7 +35,7 @@ class Figure2:
     """Run directories, or directories with runs below them; an environment's runs may differ in k and the seed."""
     out: Annotated[Path, arg(metavar="FILE")] = Path("figure2.png")
     """The picture: .png, .pdf or .svg; or .csv for the numbers in it."""
-    embedding: Literal["random_projection", "vae", "identity"] = "vae"
+    embedding: Literal["random_projection", "vae", "identity", "table"] = "vae"
     """Runs with this embedding are drawn."""
     at_frames: Annotated[int | None, arg(metavar="INT")] = None
     """Frames after which scores are taken; None stands for as many as all runs of an environment have come to."""

@@ -77,7 +77,7 @@ def _assume(vector: VectorEnv[Any, Any, Any]) -> int:
 
 
 def _is_published(env: AnyEnv) -> bool:
-    return type(env.unwrapped).__module__.startswith(PUBLISHED)
+    return any(kind.__module__.startswith(PUBLISHED) for kind in type(env.unwrapped).__mro__)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ TITLES = {
     "labyrinth_double_t_maze": "Double T-Maze",
 }
 """Environments of the paper in the order of its figures; others come after them."""
-EMBEDDINGS = {"random_projection": "random projections", "vae": "VAE", "identity": "no embedding"}
+EMBEDDINGS = {"random_projection": "random projections", "vae": "VAE", "identity": "no embedding", "table": "table"}
 OF_A_RUN = {"seed", "total_frames", "index", "device"}  # in what runs of one line may differ
 
 

@@ -72,7 +72,7 @@ class RecordedGame:
         """Play it to its end, or until `stop` fills. The memory stays as it is."""
         start = int(agent.action_space.start)
         picture = picture_shape(env.observation_space)
-        own_numbers = agent.embedding.name == "identity" and agent.embedding.dim <= FEW_NUMBERS
+        own_numbers = agent.embedding.name in ("identity", "table") and agent.embedding.dim <= FEW_NUMBERS
         observation, _ = env.reset(seed=self.seed)
         ended, exact, exact_taken = False, 0, 0
         while not ended and not stop:
