@@ -103,7 +103,10 @@ def test_seeds_of_several_environments_of_which_one_was_begun_alone_with_exact_s
     assert "runs: 4 finished  left 0:00\n" in said
     assert f"learning curve: {tmp_path / 'curve.png'}" in said
     for seed in ("seed-0", "seed-1"):
-        assert outcome(tmp_path / "CartPole-v1" / seed) == outcome(carts / seed)
+        ours, theirs = outcome(tmp_path / "CartPole-v1" / seed), outcome(carts / seed)
+        assert ours[0] == theirs[0]
+        assert ours[2:] == theirs[2:]
+        assert (ours[1] == theirs[1]) == (seed == "seed-1"), "another index takes other bytes, as progress tells"
         assert MFEC.load(tmp_path / "FrozenLake-v1" / seed / "checkpoint").frames == 900
     first, second = (tmp_path / "FrozenLake-v1" / seed / "episodes.csv" for seed in ("seed-0", "seed-1"))
     assert first.read_text() != second.read_text()

@@ -123,7 +123,7 @@ def test_a_path_is_never_the_name_of_one_that_ships(
     assert find_files("./qbert") == Path("qbert")
 
 
-@pytest.mark.parametrize(("name", "meant"), [("qbret", "qbert"), ("pacman", "ms_pacman"), ("mspacman", "ms_pacman")])
+@pytest.mark.parametrize(("name", "meant"), [("qbret", "qbert"), ("pacman", "ms_pacman"), ("mspacmen", "ms_pacman")])
 def test_a_name_that_is_nearly_right_is_answered_by_the_right_one(two_ship: Path, name: str, meant: str) -> None:
     assert refusal(name) == (
         f"there is no encoder '{name}', neither a directory nor one that ships; did you mean '{meant}'?"

@@ -9,7 +9,7 @@ import pytest
 
 import mfec.embeddings.vae
 from mfec.embeddings.vae import VAE, Architecture, shipped_names
-from mfec.embeddings.vae.files import read_network
+from mfec.embeddings.vae.files import find_files, read_network
 
 SHIPPED = Path(mfec.embeddings.vae.__file__).parent / "shipped"
 LEVELS = ["labyrinth_double_t_maze", "labyrinth_forage", "labyrinth_forage_and_avoid"]
@@ -22,6 +22,14 @@ def some_frames(n: int) -> np.ndarray:
 
 def test_there_is_one_for_each_of_the_paper_s_games_and_levels() -> None:
     assert shipped_names() == GAMES
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [("mspacman", "ms_pacman"), ("mfec/Labyrinth-Forage-v0", "labyrinth_forage"), ("qbert", "qbert")],
+)
+def test_they_are_found_however_the_environment_is_spelled(spelling: str, name: str) -> None:
+    assert find_files(spelling) == SHIPPED / name
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
