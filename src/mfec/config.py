@@ -154,6 +154,28 @@ class EnvConfig:
 
 
 @dataclass(frozen=True)
+class EvaluationConfig:
+    """How often a run is evaluated while it trains, and how. It leaves no trace on the run."""
+
+    evaluate_every: int = 0
+    """Frames between two evaluations, whose scores go into evaluations.csv; 0 stands for none."""
+    evaluate_games: int = 30
+    """Whole games in an evaluation. On Atari without sticky actions, with --evaluate-epsilon 0, all thirty starts are
+    played once each, whatever is said here: that is the policy's exact score."""
+    evaluate_epsilon: float = 0.0
+    """Chance of a random action in an evaluation; with 0, equal values go to the first action."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        if self.evaluate_every < 0:
+            raise ValueError(f"evaluate_every must not be negative, and {self.evaluate_every} is")
+        if self.evaluate_games < 1:
+            raise ValueError(f"evaluate_games must be at least 1, not {self.evaluate_games}")
+        if not 0.0 <= self.evaluate_epsilon <= 1.0:
+            raise ValueError(f"evaluate_epsilon must lie between 0 and 1, not {self.evaluate_epsilon}")
+
+
+@dataclass(frozen=True)
 class VAEConfig:
     """How a VAE is trained. The defaults are the recipe in the paper's appendix."""
 
@@ -351,6 +373,7 @@ class RunConfig:
     algorithm: AlgorithmName = "mfec"
     dqn: DQNConfig = field(default_factory=DQNConfig)
     a2c: A2CConfig = field(default_factory=A2CConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
         _check_types(self)

@@ -10,12 +10,13 @@ from typing import Any
 
 from mfec import __version__
 from mfec.checkpoint import MANIFEST
-from mfec.config import A2CConfig, AgentConfig, DQNConfig, EnvConfig, RunConfig, VAEConfig
+from mfec.config import A2CConfig, AgentConfig, DQNConfig, EnvConfig, EvaluationConfig, RunConfig, VAEConfig
 from mfec.errors import MfecError
 from mfec.files import write_whole
 from mfec.toml import flat, to_toml
 
 EPISODES = ("frames", "episode", "return", "length_frames")
+EVALUATIONS = ("frames", "games", "mean", "standard_error", "lowest", "highest", "mean_length_frames")
 PROGRESS = (
     "frames",
     "seconds",
@@ -43,6 +44,7 @@ class RunDirectory:
         self.config_file = self.path / "config.toml"
         self.episodes_file = self.path / "episodes.csv"
         self.progress_file = self.path / "progress.csv"
+        self.evaluations_file = self.path / "evaluations.csv"  # of a run that is evaluated while it trains
         self.checkpoint = self.path / "checkpoint"
         self.history = self.path / "history"
         self.curve = self.path / "curve.png"
@@ -80,7 +82,10 @@ class RunDirectory:
         try:
             values = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
             values.pop("mfec")
-            tables: dict[str, Any] = {"environment": EnvConfig(**values.pop("environment"))}
+            tables: dict[str, Any] = {
+                "environment": EnvConfig(**values.pop("environment")),
+                "evaluation": EvaluationConfig(**values.pop("evaluation", {})),
+            }
             if values.get("algorithm", "mfec") == "mfec":
                 # Before there was a choice, episodes that were cut off were written.
                 tables["agent"] = AgentConfig(**{"truncated": "write", **values.pop("agent")})
@@ -95,8 +100,8 @@ class RunDirectory:
     def check_same(self, config: RunConfig) -> None:
         """Refuse to go on with other settings; only what does not change a run may change.
 
-        That is the number of frames, the device, and one exact index for the other: they find the same neighbours. (A
-        run with `auto` that comes from a GPU to a CPU may come to search cells there; `exact` keeps it as it was. And
+        That is the number of frames, the device, how often it is evaluated, and one exact index for the other: they find
+        the same neighbours. (A run with `auto` that comes from a GPU to a CPU may come to search cells there; `exact` keeps it as it was. And
         the states of a VAE differ in their last bits on another device: what matched still does, a neighbour may not.)
         """
         before = self.read_config()
@@ -106,7 +111,7 @@ class RunDirectory:
             )
         ours, theirs = flat(_settings(before)), flat(_settings(config))
         indexes = {before.agent.resolved_index(), config.agent.resolved_index()}
-        free = {"total_frames", "device", *(("index",) if indexes <= {"exact", "cuda"} else ())}
+        free = {"total_frames", "device", "evaluate_every", *(("index",) if indexes <= {"exact", "cuda"} else ())}
         for name, value in theirs.items():
             resolved = name in ("embedding", "truncated") and value == "auto"
             if name not in free and not resolved and ours.get(name, value) != value:
@@ -133,6 +138,9 @@ class RunDirectory:
         # A run that an earlier version began has fewer columns.
         lines = (",".join(row.get(name, "") for name in PROGRESS) for row in kept)
         _write_lines(self.progress_file, [",".join(PROGRESS), *lines])
+        if self.evaluations_file.exists():
+            header, *rows = _read_lines(self.evaluations_file)
+            _write_lines(self.evaluations_file, [header, *(row for row in rows if int(row.split(",")[0]) <= frames)])
 
     def episodes(self) -> dict[str, list[float]]:
         """The table of finished games, by column."""
@@ -141,6 +149,12 @@ class RunDirectory:
     def progress(self) -> dict[str, list[float]]:
         """The table of progress, by column."""
         return _read_table(self.progress_file)
+
+    def evaluations(self) -> dict[str, list[float]]:
+        """The table of evaluations, by column; without rows where there were none."""
+        if not self.evaluations_file.exists():
+            return {name: [] for name in EVALUATIONS}
+        return _read_table(self.evaluations_file)
 
 
 def find_runs(paths: list[Path]) -> list[RunDirectory]:
@@ -195,4 +209,6 @@ def _settings(config: RunConfig) -> dict[str, Any]:
     else:
         settings = {**settings, "device": config.agent.device}
         unused = ["agent", "vae", "dqn" if config.algorithm == "a2c" else "a2c"]
+    if not config.evaluation.evaluate_every:
+        unused.append("evaluation")
     return {name: value for name, value in settings.items() if name not in unused}
