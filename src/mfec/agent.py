@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -204,11 +205,11 @@ class MFEC:
         values: NDArray[np.float32],
         epsilon: float,
         exploration: np.random.Generator,
-        ties: np.random.Generator | None,
+        ties: np.random.Generator,
     ) -> tuple[NDArray[np.int64], list[bool]]:
         """Actions of the highest value, or with probability epsilon any; and which of them are any.
 
-        values: float32 (n, n_actions). Without `ties` the first of equals is taken.
+        values: float32 (n, n_actions).
         """
         actions = []
         explore = (exploration.random(len(values)) < epsilon).tolist()
@@ -233,22 +234,26 @@ class MFEC:
         deterministic: bool = False,
         *,
         epsilon: float | None = None,
-        rng: np.random.Generator | None = None,
+        rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
     ) -> tuple[NDArray[np.int64], None]:
         """The action for one observation or a batch of them, as in Stable-Baselines3. The memory stays as it is.
 
         `deterministic` takes the action of highest value, the first among equals; otherwise `epsilon` (by default
-        the agent's own) of the actions are random, and ties too, from `rng` (by default the agent's own).
+        the agent's own) of the actions are random, and ties too, from `rng` (by default the agent's own), or from one
+        for each observation.
         """
         shape = self.observation_space.shape
         single = np.shape(observation) == shape
         batch = self._batch(np.asarray(observation)[None] if single else observation)
         values = self.memory.estimate(self._embed(batch), array_keys(batch), mark_used=False).values
         if deterministic:
-            actions, _ = self.choose(values, 0.0, self._playing, None)
+            actions = values.argmax(axis=1)
         else:
-            rng = rng or self._playing
-            actions, _ = self.choose(values, self.config.epsilon if epsilon is None else epsilon, rng, rng)
+            chance = self.config.epsilon if epsilon is None else epsilon
+            dice = [rng or self._playing] if rng is None or isinstance(rng, np.random.Generator) else rng
+            rows = [values] if len(dice) == 1 else values[:, None]
+            chosen = [self.choose(row, chance, own, own)[0] for row, own in zip(rows, dice, strict=True)]
+            actions = np.concatenate(chosen)
         actions = actions + int(self.action_space.start)
         return (actions[0] if single else actions), None
 

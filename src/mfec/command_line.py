@@ -9,6 +9,7 @@ from mfec.config import (
     CHECKPOINT_FRAMES,
     FRAMES_LIMIT_GB,
     A2CConfig,
+    EvaluationConfig,
     RunConfig,
     VAEConfig,
     agent_defaults,
@@ -49,7 +50,8 @@ def options_of(config: RunConfig) -> Options:
             options |= _differing(config.a2c, A2CConfig(), "a2c.")
         else:
             options |= _differing(config.dqn, dqn_defaults(algorithm), "dqn.")
-    return options | _differing(config.environment, environment_defaults(algorithm))
+    options |= _differing(config.environment, environment_defaults(algorithm))
+    return options | _differing(config.evaluation, EvaluationConfig())
 
 
 def options_of_training(

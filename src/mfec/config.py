@@ -26,6 +26,7 @@ EpisodeEnd = Literal["game", "life"]
 Truncated = Literal["auto", "write", "bootstrap", "skip"]
 AlgorithmName = Literal["mfec", "dqn", "prioritised_dqn", "a2c"]
 Optimizer = Literal["rmsprop", "adam"]
+Starts = Literal["sampled", "all", "unseen"]
 
 ALGORITHMS: dict[AlgorithmName, str] = {
     "mfec": "MFEC",

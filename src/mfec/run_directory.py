@@ -100,9 +100,10 @@ class RunDirectory:
     def check_same(self, config: RunConfig) -> None:
         """Refuse to go on with other settings; only what does not change a run may change.
 
-        That is the number of frames, the device, how often it is evaluated, and one exact index for the other: they find
-        the same neighbours. (A run with `auto` that comes from a GPU to a CPU may come to search cells there; `exact` keeps it as it was. And
-        the states of a VAE differ in their last bits on another device: what matched still does, a neighbour may not.)
+        That is the number of frames, the device, how often it is evaluated, and one exact index for the other: they
+        find the same neighbours. (A run with `auto` that comes from a GPU to a CPU may come to search cells there;
+        `exact` keeps it as it was. And the states of a VAE differ in their last bits on another device: what matched
+        still does, a neighbour may not.)
         """
         before = self.read_config()
         if before.algorithm != config.algorithm:  # else it would be refused by one of the settings that they share
@@ -155,6 +156,16 @@ class RunDirectory:
         if not self.evaluations_file.exists():
             return {name: [] for name in EVALUATIONS}
         return _read_table(self.evaluations_file)
+
+    def add_evaluation(self, row: dict[str, object]) -> None:
+        """A row for the table of evaluations, which is there from the first one on."""
+        try:
+            new = not self.evaluations_file.exists()
+            with self.evaluations_file.open("a") as table:
+                for line in [EVALUATIONS, [row[name] for name in EVALUATIONS]][not new :]:
+                    table.write(",".join(map(str, line)) + "\n")
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write to {self.evaluations_file}: {error}") from None
 
 
 def find_runs(paths: list[Path]) -> list[RunDirectory]:

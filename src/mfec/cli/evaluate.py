@@ -6,11 +6,14 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from mfec.config import AgentConfig, DeviceName
+from mfec.config import AgentConfig, DeviceName, Starts
+
+if TYPE_CHECKING:
+    from mfec.experiments.whole_games import Evaluation
 
 
 @dataclass(frozen=True)
@@ -19,12 +22,16 @@ class Evaluate:
 
     directory: Annotated[Positional[Path], arg(metavar="DIR")]
     """A run directory."""
-    episodes: int = 10
-    """Games to play."""
+    episodes: Annotated[int | None, arg(metavar="N")] = None
+    """Games to play; None stands for 10, or for the thirty of --starts."""
+    starts: Starts = "sampled"
+    """Where games begin: sampled from the seed; or, in an Atari game, at all of its thirty starts, once each, or at
+    thirty unseen ones that no training has (30 to 59 no-ops). At these, epsilon is 0 unless given, and the result is no
+    sample but the policy's exact score."""
     seed: int = 0
     """Makes the games: starts and random actions."""
     epsilon: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Chance of a random action; None stands for the run's own."""
+    """Chance of a random action; None stands for the run's own. With 0, equal values go to the first action."""
     random: bool = False
     """Play as many games with a random policy for comparison."""
     json: bool = False
@@ -56,8 +63,9 @@ def run_evaluate(command: Evaluate) -> int:
 
     evaluations = evaluate_run(
         RunDirectory(command.directory),
-        episodes=command.episodes,
+        episodes=10 if command.episodes is None and command.starts == "sampled" else command.episodes,
         seed=command.seed,
+        starts=command.starts,
         epsilon=command.epsilon,
         random=command.random,
         video=command.video,
@@ -67,7 +75,8 @@ def run_evaluate(command: Evaluate) -> int:
         print(json.dumps([evaluation.as_json() for evaluation in evaluations], indent=1))
         return 0
     console = Console()
-    table = Table(title=f"whole games, unclipped scores; games: {command.episodes}")
+    agent = evaluations[-1]
+    table = Table(title=f"whole games, unclipped scores; {_games(agent)}")
     for column in ("policy", "epsilon", "mean", "standard error", "lowest", "highest", "frames a game"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     for each in evaluations:
@@ -78,6 +87,14 @@ def run_evaluate(command: Evaluate) -> int:
     if command.video:
         console.print(f"video: {command.video}", highlight=False, markup=False, soft_wrap=True)
     return 0
+
+
+def _games(evaluation: Evaluation) -> str:
+    """How many games were played, and what their mean is."""
+    if evaluation.starts == "sampled":
+        return f"games: {len(evaluation.scores)}"
+    which = "all thirty starts" if evaluation.starts == "all" else "thirty starts that training never has"
+    return f"{which}, once each" + (": the exact score of the agent's policy" if evaluation.exact else "")
 
 
 def run_plot(command: Plot) -> int:

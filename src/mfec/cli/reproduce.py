@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from mfec.cli.stopping import say_how_to_resume
-from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, AgentConfig, DeviceName, dqn_defaults
+from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, AgentConfig, DeviceName, EvaluationConfig, dqn_defaults
 from mfec.errors import MfecError
 from mfec.experiments.grid import (
     FRAMES_A_STEP,
@@ -62,6 +62,7 @@ class Reproduce:
     """Environments of every run; None stands for 1, and 16 of a2c."""
     device: DeviceName = AgentConfig.device
     """cpu, or cuda for an NVIDIA GPU, where all runs of mfec share it in fleets."""
+    evaluation: OmitArgPrefixes[EvaluationConfig] = field(default_factory=EvaluationConfig)
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Runs at a time on this machine, as far as its memory goes."""
     checkpoint_frames: int = CHECKPOINT_FRAMES
@@ -128,6 +129,7 @@ def _choices(command: Reproduce) -> Choices:
         scale=command.scale,
         n_envs=command.n_envs,
         device=command.device,
+        evaluation=command.evaluation,
     )
 
 

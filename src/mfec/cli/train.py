@@ -24,6 +24,7 @@ from mfec.config import (
     AlgorithmName,
     DQNConfig,
     EnvConfig,
+    EvaluationConfig,
     RunConfig,
     VAEConfig,
     agent_defaults,
@@ -82,6 +83,7 @@ class Train:
     """With --embedding vae and no --vae: steps of that training."""
     agent: OmitArgPrefixes[AgentConfig] = field(default_factory=AgentConfig)
     environment: OmitArgPrefixes[EnvConfig] = field(default_factory=EnvConfig)
+    evaluation: OmitArgPrefixes[EvaluationConfig] = field(default_factory=EvaluationConfig)
     dqn: DQNConfig = field(default_factory=DQNConfig)
     a2c: A2CConfig = field(default_factory=A2CConfig)
 
@@ -160,6 +162,7 @@ def _run_config(command: Train, env: str, seed: int) -> RunConfig:
         command.algorithm,
         command.dqn,
         command.a2c,
+        command.evaluation,
     )
 
 

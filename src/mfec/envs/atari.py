@@ -50,8 +50,8 @@ def make_atari(
 class Atari(gymnasium.Env[Observation, np.int64]):
     """One game through `ALEInterface`; see `make_atari` for the settings.
 
-    `reset` draws one of thirty starts from its seed; `options={"no_ops": 7}` names one. The starts are emulated once
-    and restored from then on, so that a game has exactly thirty of them, whatever was played before.
+    `reset` draws one of thirty starts from its seed; `options={"no_ops": 7}` names one, or one beyond the thirty. The
+    starts are emulated once and restored from then on, so that they are the same whatever was played before.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
@@ -96,8 +96,13 @@ class Atari(gymnasium.Env[Observation, np.int64]):
         no_ops = int(self.np_random.integers(STARTS))
         if options and "no_ops" in options:
             no_ops = options["no_ops"]
-        if no_ops not in range(STARTS):
-            raise ValueError(f"no_ops must lie in 0..{STARTS - 1}, not {no_ops}")
+        if no_ops < 0:
+            raise ValueError(f"no_ops must not be negative, and {no_ops} is")
+        while len(self._starts) <= no_ops:  # starts that no game draws
+            self._ale.act(0)
+            self._ale.restoreState(self._starts[-1][0])
+            self._ale.act(0)
+            self._starts.append((self._ale.cloneState(), self._ale.getScreenGrayscale()))
         state, screen = self._starts[no_ops]
         if no_ops == 0:
             # A state cloned before the first frame is not restored whole (Q*bert, Tetris), so this start is emulated

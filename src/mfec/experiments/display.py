@@ -16,6 +16,7 @@ from rich.text import Text
 
 from mfec.callback import Learner
 from mfec.experiments.ram import show_bytes
+from mfec.experiments.whole_games import Evaluation
 
 LOG = logging.getLogger("mfec")
 LIVE_SECONDS = 0.25
@@ -33,9 +34,10 @@ class Progress:
     entries: int
     fill: float  # share of the fullest action buffer
     nbytes: int
+    evaluation: Evaluation | None = None  # the last one, where there was one
 
     @classmethod
-    def of(cls, agent: Learner, exact: float | None = 0.0) -> Progress:
+    def of(cls, agent: Learner, exact: float | None = 0.0, evaluation: Evaluation | None = None) -> Progress:
         """The agent's progress; `exact` is the share to show where none was counted since the last row."""
         scores, tally = agent.scores, agent.tally
         if tally.lookups:
@@ -48,11 +50,16 @@ class Progress:
             entries=len(agent.memory),
             fill=float(max(agent.memory.sizes) / agent.memory.capacity),
             nbytes=agent.memory.nbytes,
+            evaluation=evaluation,
         )
 
     def score(self) -> str:
         """The mean of the last games, for people."""
         return f"{self.mean:,.1f}" if self.games else "-"
+
+    def evaluated(self) -> str:
+        """The last evaluation, for people."""
+        return "-" if self.evaluation is None else f"{self.evaluation.mean:,.1f}"
 
     def matches(self) -> str:
         """The share of exact matches, for people."""
@@ -70,6 +77,9 @@ class RunDisplay(Protocol):
 
     def update(self, agent: Learner) -> None:
         """Show the agent's progress, if it is time to."""
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Show this evaluation from now on."""
 
     def say(self, message: str) -> None:
         """A line above the progress."""
@@ -140,14 +150,19 @@ class Display(Line):
         super().__init__(console)
         self._total_frames = total_frames
         self._exact: float | None = 0.0
+        self._evaluation: Evaluation | None = None
 
     def update(self, agent: Learner) -> None:
         """Show the agent's progress, if it is time to."""
         speed = self.speed(agent.frames, done=agent.frames >= self._total_frames)
         if speed is not None:
-            progress = Progress.of(agent, self._exact)
+            progress = Progress.of(agent, self._exact, self._evaluation)
             self._exact = progress.exact
             self.show(self._parts(progress, speed))
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Show this evaluation from now on."""
+        self._evaluation = evaluation
 
     def _parts(self, now: Progress, speed: float) -> list[str]:
         left = int(max(0, self._total_frames - now.frames) / speed) if speed else 0
@@ -156,6 +171,7 @@ class Display(Line):
             f"{now.frames:,}/{self._total_frames:,} frames",
             f"{speed:,.0f}/s",
             f"mean of last {now.games} games {now.score()}",
+            *([f"{now.evaluation.kind} {now.evaluated()}"] if now.evaluation else []),
             *([] if now.exact is None else [f"exact {now.matches()}"]),
             *(
                 [f"{'replay' if now.exact is None else 'memory'} {kept}"]

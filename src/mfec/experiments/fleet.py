@@ -37,6 +37,7 @@ from mfec.experiments.lock import locked
 from mfec.experiments.ram import refuse_what_cannot_fit
 from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS, Stopped, hear_at_once, passing_on, start_unheard
 from mfec.experiments.vae import train_own_vaes
+from mfec.experiments.whole_games import Evaluation
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 REPORT_SECONDS = 0.5  # between two reports of a run's progress
@@ -254,6 +255,7 @@ class _Reporter:
         self._pipe = pipe
         self._total_frames = total_frames
         self._told_at = 0.0
+        self._evaluation: Evaluation | None = None
 
     def __enter__(self) -> _Reporter:
         LOG.setLevel(logging.INFO)
@@ -268,8 +270,11 @@ class _Reporter:
         if now - self._told_at >= REPORT_SECONDS or agent.frames >= self._total_frames:
             self._told_at = now
             # A run that need not look anything up would not find out in any other way, and train on for nobody.
-            if not _tell(self._pipe, "progress", Progress.of(agent)):
+            if not _tell(self._pipe, "progress", Progress.of(agent, evaluation=self._evaluation)):
                 raise DeviceError(OWNER_ENDED)
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        self._evaluation = evaluation
 
     def say(self, message: str) -> None:
         _tell(self._pipe, "say", message)

@@ -62,18 +62,21 @@ class FleetDisplay(LiveTable):
 
     def _table(self) -> Table:
         table = Table(title=self._line(), title_justify="left")
-        for column in ("run", "frames", "mean of last games", "exact", "entries", ""):
+        evaluated = any(member.config.evaluation.evaluate_every for member in self._members)
+        columns = ["run", "frames", "mean of last games", *["evaluation"] * evaluated, "exact", "entries", ""]
+        for column in columns:
             table.add_column(column, justify="left" if column in ("run", "") else "right")
         for member in self._members:
             progress = self._progress.get(member.name)
             if progress is None:
-                table.add_row(member.name, "-", "-", "-", "-", member.outcome)
+                table.add_row(member.name, *["-"] * (len(columns) - 2), member.outcome)
                 continue
             share = progress.frames / member.config.total_frames
             table.add_row(
                 member.name,
                 f"{progress.frames:,} ({share:.0%})",
                 progress.score(),
+                *[progress.evaluated()] * evaluated,
                 progress.matches(),
                 f"{progress.entries:,}",
                 member.outcome,

@@ -6,7 +6,7 @@ import difflib
 import math
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,6 +18,7 @@ from mfec.config import (
     AlgorithmName,
     DeviceName,
     EmbeddingName,
+    EvaluationConfig,
     RunConfig,
     agent_defaults,
     dqn_defaults,
@@ -71,6 +72,7 @@ class Choices:
     scale: float = 1.0
     n_envs: int | None = None
     device: DeviceName = "cpu"
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
         for name in ("games", "levels"):
@@ -138,6 +140,8 @@ def expand(experiment: Experiment, choices: Choices) -> list[GridRun]:
 def asked(experiment: Experiment, choices: Choices, runs: Sequence[GridRun]) -> str:
     """What a grid's folder keeps of what was asked, in TOML."""
     values = {name: value for name, value in asdict(choices).items() if value not in (None, ())}
+    if not choices.evaluation.evaluate_every:
+        del values["evaluation"]
     return to_toml({"mfec": __version__, "experiment": experiment.name, "runs": len(runs), **values})
 
 
@@ -206,6 +210,7 @@ def _runs(experiment: Experiment, part: Part, choices: Choices, env: str, seed: 
             environment,
             algorithm=algorithm,
             dqn=dqn_defaults(algorithm),
+            evaluation=choices.evaluation,
         )
         if algorithm in ("dqn", "prioritised_dqn"):
             config = replace(config, dqn=scheduled(config.dqn, frames / FRAMES_A_STEP))

@@ -38,12 +38,12 @@ class TensorBoard:
             self._give_up(error)
         self._add(file_version="brain.Event:2")
 
-    def write(self, frames: int, scalars: Mapping[str, Any]) -> None:
-        """One event for each number, at this frame."""
+    def write(self, frames: int, scalars: Mapping[str, Any], *, group: str = "mfec") -> None:
+        """One event for each number, at this frame, under the name of a group."""
         if self._records is None:
             return
         values = [
-            self._summary.Value(tag=f"mfec/{name}", simple_value=float(value))
+            self._summary.Value(tag=f"{group}/{name}", simple_value=float(value))
             for name, value in scalars.items()
             if name != "frames" and value != ""
         ]

@@ -23,6 +23,7 @@ from mfec.envs import make_env
 from mfec.envs.lanes import make_lanes
 from mfec.experiments.display import Display, RunDisplay
 from mfec.experiments.embedding import embedding_of_run
+from mfec.experiments.evaluating import Evaluator, columns_of
 from mfec.experiments.frames import observation_space
 from mfec.experiments.lock import locked
 from mfec.experiments.ram import refuse_replay_that_cannot_fit, refuse_what_cannot_fit
@@ -90,16 +91,19 @@ def _train(
         raise RunDirectoryError(f"{out} already holds a run: --resume goes on with it, or choose another --out")
     begin = _begin if config.algorithm == "mfec" else _begin_baseline
     agent, config = begin(config, directory, resume, ignore_memory_limit, console, device)
-    if agent.frames >= config.total_frames:
+    evaluator = Evaluator(config, directory)
+    if agent.frames >= config.total_frames and not evaluator.due(agent.frames):
         said = f"{out} has all of its {config.total_frames:,} frames"
         console.print(said, highlight=False, markup=False, soft_wrap=True)
         return
 
     history = _history(agent, directory, picture, frames_limit_gb) if isinstance(agent, MFEC) else None
     with stop_signals() as stop, display or Display(config.total_frames, console) as shown:
-        recorder = Recorder(agent, config, directory, stop, shown, checkpoint_frames, history)
+        recorder = Recorder(agent, config, directory, stop, shown, evaluator, checkpoint_frames, history)
         try:
-            agent.learn(config.total_frames, recorder)
+            recorder.evaluate(agent)  # what a stop has cut short
+            if agent.frames < config.total_frames:
+                agent.learn(config.total_frames, recorder)
             recorder.finish(agent)
         except (BadEnvironmentData, Stopped):
             recorder.finish(agent)
@@ -264,6 +268,7 @@ class Recorder:
         directory: RunDirectory,
         stop: list[int],
         display: RunDisplay,
+        evaluator: Evaluator,
         checkpoint_frames: int = CHECKPOINT_FRAMES,
         history: HistoryWriter | None = None,
     ) -> None:
@@ -272,6 +277,7 @@ class Recorder:
         self._history_lost = False  # and that was said
         self._stop = stop
         self._display = display
+        self._evaluator = evaluator
         self._checkpoint_frames = checkpoint_frames
         self._episodes = directory.episodes_file.open("a", buffering=1)
         self._progress = directory.progress_file.open("a", buffering=1)
@@ -299,14 +305,26 @@ class Recorder:
     def on_step(self, agent: Learner) -> None:
         """Show progress; every so many frames, a row of `progress.csv` and a checkpoint."""
         before, self._last_frames = self._last_frames, agent.frames
-        self._display.update(agent)
         if agent.frames >= self._next_row:
             self._write_row(agent)
             self._begin_row(agent)
+        self.evaluate(agent)
+        self._display.update(agent)
         if agent.frames // self._checkpoint_frames > before // self._checkpoint_frames:
             self.save(agent)
-        if self._stop:
-            raise Stopped
+        self._raise_if_stopped()
+
+    def evaluate(self, agent: Learner) -> None:
+        """Play whole games, if it is time to. The run's own time stands still meanwhile."""
+        if not self._evaluator.due(agent.frames):
+            return
+        began = time.perf_counter()
+        evaluation = self._evaluator.evaluate(agent, self._raise_if_stopped)
+        took = time.perf_counter() - began
+        self._began += took
+        self._row_began += took
+        self._display.evaluated(evaluation)
+        self._tensorboard.write(agent.frames, columns_of(evaluation), group="evaluation")
 
     def save(self, agent: Learner) -> None:
         """Write a checkpoint. A full disk does not end a run that may still have room to finish."""
@@ -335,6 +353,10 @@ class Recorder:
         with contextlib.suppress(OSError):
             self._progress.close()
         self._tensorboard.close()
+
+    def _raise_if_stopped(self) -> None:
+        if self._stop:
+            raise Stopped
 
     def _write_down(self) -> None:
         """Bring tables and history to the disk: a checkpoint must not know of games that they do not tell."""

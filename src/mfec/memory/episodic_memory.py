@@ -131,7 +131,8 @@ class EpisodicMemory:
         """The value of every action in every state (Eq. 2).
 
         An exact match has its stored value, anything else the mean of its k nearest neighbours in the action's
-        buffer. `mark_used=False` leaves no trace: not on the eviction order, not on what the index sets itself by.
+        buffer. `mark_used=False` leaves no trace: not on the eviction order, nor on the measured recall, nor on what
+        the index sets itself by.
 
         states: float32 (n, dim), or observations of which the device makes them; identities: n bytes or integers, by
         default the states' own bytes.
@@ -143,9 +144,9 @@ class EpisodicMemory:
         neighbours, squared = self._index.search(batch, ~exact, self.k)
         values = np.empty(exact.shape, np.float32)
         average(self.buffers.values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
-        if self._index.approximate and not isinstance(batch, Seen):
-            self._meter.watch(batch, ~exact, squared, self.buffers.sizes)
         if mark_used:
+            if self._index.approximate and not isinstance(batch, Seen):
+                self._meter.watch(batch, ~exact, squared, self.buffers.sizes)
             count_matches(self.buffers.matched, matches)
             if self.eviction == "used":
                 set_ticks(self.buffers.ticks, self._tick, matches, neighbours)

@@ -21,6 +21,7 @@ from mfec.experiments.display import LOG as MESSAGES
 from mfec.experiments.display import LogTo
 from mfec.experiments.launchers import LOG, HowToTrain, State
 from mfec.experiments.stopping import Stopped, handled
+from mfec.experiments.whole_games import Evaluation
 
 # An orphan of a grid that was killed needs seconds to save; the lock of a node that died, a minute and a half on NFS.
 PATIENCE_SECONDS = 120.0
@@ -92,6 +93,9 @@ class LogDisplay:
         MESSAGES.setLevel(self._level)
 
     def update(self, agent: Learner) -> None:
+        """Nothing: see the tables."""
+
+    def evaluated(self, evaluation: Evaluation) -> None:
         """Nothing: see the tables."""
 
     def say(self, message: str) -> None:

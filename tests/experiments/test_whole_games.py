@@ -1,0 +1,144 @@
+"""Whole games side by side: the same as one after the other, and at an Atari game's thirty starts, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mfec import make_atari
+from mfec.config import EnvConfig
+from mfec.envs.atari import AtariVector
+from mfec.experiments import whole_games
+from mfec.experiments.whole_games import AtRandom, WholeGames
+
+SHORT = EnvConfig(max_frames=200)
+
+
+class ByRote:
+    """Plays actions that depend on the number of the game and of the step alone."""
+
+    name, epsilon, deterministic = "by rote", 0.0, True
+
+    def __init__(self, actions: int) -> None:
+        self._actions = actions
+        self.steps: dict[int, int] = {}
+        self.begun: list[int] = []
+        self.most = 0  # games at a time
+
+    def act(self, games: Sequence[int], observations: NDArray[Any], begins: Sequence[bool]) -> NDArray[np.int64]:
+        assert len(games) == len(observations) == len(begins)
+        self.most = max(self.most, len(games))
+        for game, new in zip(games, begins, strict=True):
+            self.begun += [game] * new
+            self.steps[game] = 0 if new else self.steps[game] + 1
+        return np.array([self.action(game, self.steps[game]) for game in games])
+
+    def action(self, game: int, step: int) -> int:
+        return (7 * game + step // 5) % self._actions
+
+
+def one_by_one(game: str, starts: range, config: EnvConfig = SHORT) -> tuple[list[float], list[int]]:
+    """Scores and frames of `ByRote` from these starts, through one environment."""
+    env = make_atari(game, max_frames=config.max_frames, sticky_actions=config.sticky_actions)
+    rote = ByRote(int(env.action_space.n))
+    scores, lengths = [], []
+    for number, no_ops in enumerate(starts):
+        env.reset(options={"no_ops": no_ops})
+        score, steps, over = 0.0, 0, False
+        while not over:
+            _, reward, ended, cut_off, _ = env.step(rote.action(number, steps))
+            score, steps, over = score + float(reward), steps + 1, ended or cut_off
+        scores.append(score)
+        lengths.append(4 * steps)
+    return scores, lengths
+
+
+def test_all_thirty_starts_are_played_once_each():
+    """Of Frostbite, whose console has two states after a reset; a stop between two steps does not matter."""
+    games = WholeGames("frostbite", SHORT, starts="all")
+    calls = iter(range(20))
+    with pytest.raises(StopIteration):
+        games.play(ByRote(18), lambda: next(calls))
+    expected = one_by_one("frostbite", range(30))
+    assert len(set(expected[0])) > 1
+    for _ in range(2):  # the second time on the same emulators
+        rote = ByRote(18)
+        evaluation = games.play(rote)
+        assert sorted(rote.begun) == list(range(30))
+        assert (evaluation.scores, evaluation.lengths_frames) == expected
+        assert (evaluation.starts, evaluation.exact) == ("all", True)
+
+
+def test_an_emulator_that_has_begun_many_games_still_begins_at_its_starts():
+    """The ROM is loaded anew before nobody knows any more which state a reset ends in."""
+    board = whole_games._NativeBoard(AtariVector("frostbite", 1))
+    env = make_atari("frostbite")
+    expected = [env.reset(options={"no_ops": start})[0].tobytes() for start in range(30)]
+    loads = 0
+    for _ in range(90):
+        before = board._resets
+        start, shown = board.begin(range(30))
+        assert shown.tobytes() == expected[start]
+        loads += board._resets < before
+    assert loads >= 1
+
+
+def test_unseen_starts_are_thirty_others():
+    env = make_atari("ms_pacman")
+    seen = {(env.reset(options={"no_ops": n}), env.emulator_state())[1] for n in range(30)}
+    unseen = {(env.reset(options={"no_ops": n}), env.emulator_state())[1] for n in range(59, 29, -1)}
+    assert len(seen) == len(unseen) == 30
+    assert not seen & unseen
+    evaluation = WholeGames("ms_pacman", SHORT, starts="unseen").play(ByRote(int(env.action_space.n)))
+    assert (evaluation.scores, evaluation.lengths_frames) == one_by_one("ms_pacman", range(30, 60))
+    assert (evaluation.starts, evaluation.exact) == ("unseen", True)
+
+
+def test_games_do_not_depend_on_how_many_are_played_at_a_time(monkeypatch):
+    for env, environment, starts in (("CartPole-v1", EnvConfig(), "sampled"), ("qbert", SHORT, "all")):
+        evaluations = []
+        for at_a_time in (30, 4):
+            monkeypatch.setattr(whole_games, "SIDE_BY_SIDE", at_a_time)
+            rote = ByRote(2)
+            evaluations.append(WholeGames(env, environment, seed=3, starts=starts).play(rote))
+            assert rote.most == at_a_time
+        assert evaluations[0] == evaluations[1]
+        assert len(evaluations[0].scores) == 30
+
+
+def test_sampled_games_begin_on_seeds_of_their_own():
+    games = WholeGames("CartPole-v1", games=5, seed=9)
+    evaluation = games.play(ByRote(2))
+    env, rote, lengths = gymnasium.make("CartPole-v1"), ByRote(2), []
+    for number, seed in enumerate((np.random.SeedSequence(9).generate_state(5) >> 1).tolist()):
+        env.reset(seed=seed)
+        steps, over = 0, False
+        while not over:
+            over = any(env.step(rote.action(number, steps))[2:4])
+            steps += 1
+        lengths.append(steps)
+    assert evaluation.lengths_frames == lengths
+    assert evaluation.scores == list(map(float, lengths))
+    assert not evaluation.exact  # CartPole's starts are drawn
+
+
+def test_what_is_left_to_chance_is_not_called_exact():
+    games = WholeGames("qbert", EnvConfig(max_frames=40, sticky_actions=0.25), starts="all", seed=1)
+    first, again = games.play(ByRote(6)), games.play(ByRote(6))
+    assert first == again
+    assert not first.exact
+    games = WholeGames("qbert", EnvConfig(max_frames=40), starts="unseen")
+    assert games.play(ByRote(6)).exact
+    assert not games.play(AtRandom(games.action_space, seed=0)).exact
+
+
+def test_starts_are_those_of_atari_games():
+    with pytest.raises(ValueError, match="only Atari games have thirty starts; CartPole-v1 begins as its seed falls"):
+        WholeGames("CartPole-v1", starts="all")
+    with pytest.raises(ValueError, match="there are 30 starts, once each, not 10"):
+        WholeGames("qbert", games=10, starts="unseen")
