@@ -100,9 +100,10 @@ class RunDirectory:
     def check_same(self, config: RunConfig) -> None:
         """Refuse to go on with other settings; only what does not change a run may change.
 
-        That is the number of frames, the device, how often it is evaluated, and one exact index for the other: they find
-        the same neighbours. (A run with `auto` that comes from a GPU to a CPU may come to search cells there; `exact` keeps it as it was. And
-        the states of a VAE differ in their last bits on another device: what matched still does, a neighbour may not.)
+        That is the number of frames, the device, how often it is evaluated, and one exact index for the other: they
+        find the same neighbours. (A run with `auto` that comes from a GPU to a CPU may come to search cells there;
+        `exact` keeps it as it was. And the states of a VAE differ in their last bits on another device: what matched
+        still does, a neighbour may not.)
         """
         before = self.read_config()
         if before.algorithm != config.algorithm:  # else it would be refused by one of the settings that they share
