@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from mfec.envs.labyrinth import LEVELS
-from mfec.figures.learning_curves import GAMES, draw_spread, learning_curves, trailing_mean
+from mfec.figures.learning_curves import draw_spread, learning_curves
 from mfec.figures.match_rates import match_rate
 from mfec.figures.pictures import new_figure, save_figure
+from mfec.figures.scores import GAMES, trailing_mean
 from mfec.run_directory import RunDirectory, find_runs
 from mfec.statistics import mean, standard_error
 

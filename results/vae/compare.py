@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mfec.config import VAEConfig
-from mfec.figures.learning_curves import trailing_mean
 from mfec.figures.lines import refuse_repeated_seeds
+from mfec.figures.scores import trailing_mean
 from mfec.run_directory import RunDirectory, find_runs
 from mfec.statistics import mean, standard_error
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from mfec.config import (
     AgentConfig,
     AlgorithmName,
+    EvaluationConfig,
     RunConfig,
     agent_defaults,
     dqn_defaults,
     environment_defaults,
 )
-from mfec.run_directory import PROGRESS, RunDirectory
+from mfec.run_directory import EVALUATIONS, PROGRESS, RunDirectory
 
 Games = Sequence[tuple[int, float]]  # when each ended, and its score
 
@@ -48,6 +49,30 @@ def write_run(path: Path, config: RunConfig, games: Games, progress: Sequence[di
     with run.progress_file.open("a") as file:
         file.writelines(",".join(str(row.get(name, "")) for name in PROGRESS) + "\n" for row in progress)
     return run
+
+
+def evaluated(config: RunConfig, *, every: int = 200_000, games: int = 30, epsilon: float = 0.0) -> RunConfig:
+    """The same run, evaluated while it trains."""
+    return replace(config, evaluation=EvaluationConfig(every, games, epsilon))
+
+
+def write_evaluations(run: RunDirectory, evaluations: Games) -> RunDirectory:
+    """Evaluations of a run at these frames with these mean scores; what else is said of them is nobody's score."""
+    games = run.read_config().evaluation.evaluate_games
+    rows = [(frames, games, repr(score), 77.0, -1000.0, 99999.0, 640.0) for frames, score in evaluations]
+    lines = [",".join(map(str, row)) for row in [EVALUATIONS, *rows]]
+    run.evaluations_file.write_text("\n".join(lines) + "\n")
+    return run
+
+
+def write_evaluated(
+    path: Path, config: RunConfig, evaluations: Games, *, every: int = 200_000, games: int = 30, epsilon: float = 0.0
+) -> RunDirectory:
+    """A run with these evaluations, whose games in training were all worth 1."""
+    last = max(frames for frames, _ in evaluations)
+    trained = [(end, 1.0) for end in range(last // 50, last + 1, last // 50)]
+    own = evaluated(config, every=every, games=games, epsilon=epsilon)
+    return write_evaluations(write_run(path, own, trained, [{"frames": last}]), evaluations)
 
 
 def read_csv(file: Path) -> list[dict[str, str]]:

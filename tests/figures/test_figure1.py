@@ -14,7 +14,7 @@ from mfec.figures.figure1 import STROKES, draw_figure1, figure1, picture
 from mfec.figures.lines import TITLES, FigureError
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
-from .run_files import baseline, mfec, read_csv, vae, write_run
+from .run_files import baseline, evaluated, mfec, read_csv, vae, write_evaluated, write_run
 
 
 def games(slope: float, until: int = 30_000) -> list[tuple[int, float]]:
@@ -176,3 +176,63 @@ def test_mixed_settings_are_refused(tmp_path, capsys):
 def test_a_run_without_a_finished_game_is_named(tmp_path):
     with pytest.raises(RunDirectoryError, match="/a has no finished game yet"):
         figure1([write_run(tmp_path / "a", mfec(), [])])
+
+
+# -- Evaluations ------------------------------------------------------------------------------------------------------
+
+
+def write_evaluated_runs(path: Path) -> list[RunDirectory]:
+    rows = [(200_000 * number, 10.0 * number) for number in range(1, 6)]
+    return [
+        write_evaluated(path / "q0", mfec(), rows),
+        write_evaluated(path / "q1", mfec(seed=1), [(at + 64, 3.0 * score) for at, score in rows[:4]]),
+        write_evaluated(path / "qv", vae(), rows),
+        write_evaluated(path / "p0", baseline("a2c", "ms_pacman"), rows, epsilon=0.05),
+    ]
+
+
+def test_curves_of_evaluations(tmp_path, capsys):
+    write_evaluated_runs(tmp_path / "runs")
+    out = tmp_path / "figure1.csv"
+    command = ["figure", "figure1", str(tmp_path / "runs"), "--score", "greedy", "--out", str(out)]
+    assert main([*command, "--total-frames", "1400000"]) == 0
+    rows = read_csv(out)
+    ours = [row for row in rows if row["environment"] == "qbert"]
+    found = {"random_projection": [200_000, 400_000, 600_000, 800_000], "vae": [1_200_000, 1_400_000]}
+    for embedding, frames in found.items():
+        assert [float(row["frames"]) for row in ours if row["embedding"] == embedding] == frames
+    means = [statistics.fmean([score, 3 * score]) for score in (10.0, 20.0, 30.0, 40.0)]
+    assert [float(row["mean"]) for row in ours[:4]] == means
+    assert float(ours[0]["standard_error"]) == pytest.approx(statistics.stdev([10.0, 30.0]) / math.sqrt(2))
+    assert main([*command, "--total-frames", "199999"]) == 1
+    assert "no run has an evaluation in the first 199,999 frames" in capsys.readouterr().err
+
+
+def test_the_figure_says_which_score_it_is(tmp_path):
+    *greedy, other = write_evaluated_runs(tmp_path)
+    for runs, lines in (
+        (greedy, ["score of greedy play, mean of 30 games"]),
+        ([other], ["score of evaluation with", "epsilon 0.05, mean of 30 games"]),
+    ):
+        text = draw_figure1(runs, tmp_path / "figure1.svg", score="greedy").read_text()
+        assert all(f"<!-- {line} -->" in text for line in lines)
+    assert "<!-- score, mean of the last 100 games -->" in draw_figure1(greedy, tmp_path / "1.svg").read_text()
+
+
+def test_a_run_without_an_evaluation_is_named(tmp_path):
+    with pytest.raises(RunDirectoryError, match="/a has no evaluation yet; `mfec train --evaluate-every 200000`"):
+        figure1([write_run(tmp_path / "a", evaluated(mfec()), games(1.0))], score="greedy")
+
+
+@pytest.mark.parametrize("environments", [1, 2, 3, 4])
+@pytest.mark.parametrize("epsilon", [0.0, 0.05])
+def test_the_label_of_evaluations_has_room(tmp_path, environments, epsilon):
+    runs = [
+        write_evaluated(tmp_path / env, mfec(env), [(200_000, 1.0)], epsilon=epsilon)
+        for env in list(TITLES)[:environments]
+    ]
+    figure = picture(figure1(runs, score="greedy"), score="greedy")
+    figure.draw_without_rendering()
+    for text in figure.texts:
+        box = text.get_window_extent()
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1

@@ -10,9 +10,9 @@ import pytest
 from mfec.cli import main
 from mfec.figures.figure2 import draw_figure2, figure2
 from mfec.figures.lines import FigureError
-from mfec.run_directory import RunDirectory
+from mfec.run_directory import RunDirectory, RunDirectoryError
 
-from .run_files import baseline, mfec, read_csv, vae, write_run
+from .run_files import baseline, evaluated, mfec, read_csv, vae, write_evaluated, write_run
 
 
 def flat_games(score: float, until: int) -> list[tuple[int, float]]:
@@ -108,3 +108,52 @@ def test_frames_are_named_line_by_line_where_they_differ(tmp_path):
     text = draw_figure2(runs, tmp_path / "figure2.svg").read_text()
     for words in ("Atari games", "Q*bert, 1.01M", "Pong, 1.02M"):
         assert f"<!-- {words} -->" in text, words
+
+
+# -- Evaluations ------------------------------------------------------------------------------------------------------
+
+
+def write_evaluated_runs(path: Path) -> list[RunDirectory]:
+    """Two seeds with k of 11, one of which came further; one with k of 3 whose steps are longer."""
+    rows = [(200_000, 10.0), (400_000, 20.0), (600_000, 30.0)]
+    return [
+        write_evaluated(path / "a", mfec(k=11), rows[:2]),
+        write_evaluated(path / "b", mfec(k=11, seed=1), [(at, score + 4.0) for at, score in rows]),
+        write_evaluated(path / "c", mfec(k=3), [(at + 64, score / 2) for at, score in rows]),
+    ]
+
+
+def test_evaluations_are_the_last_that_all_runs_have(tmp_path, capsys):
+    write_evaluated_runs(tmp_path / "runs")
+    out = tmp_path / "figure2.csv"
+    command = ["figure", "figure2", str(tmp_path / "runs"), "--embedding", "random_projection", "--score", "greedy"]
+    assert main([*command, "--out", str(out)]) == 0
+    rows = [(row["k"], row["frames"], row["mean"], row["standard_error"], row["seeds"]) for row in read_csv(out)]
+    assert rows == [("3", "400000", "10", "", "1"), ("11", "400000", "22", "2", "2")]
+    assert main([*command, "--out", str(out), "--at-frames", "250000"]) == 0
+    assert [(row["frames"], row["mean"]) for row in read_csv(out)] == [("250000", "5"), ("250000", "12")]
+    assert main([*command, "--out", str(out), "--at-frames", "600000"]) == 1
+    assert f"{tmp_path / 'runs' / 'a'} has no evaluation after 600,000 frames" in capsys.readouterr().err
+
+
+def test_a_run_without_an_evaluation_is_named(tmp_path):
+    runs = [*write_evaluated_runs(tmp_path), write_run(tmp_path / "d", evaluated(mfec(k=5)), flat_games(1.0, 9000))]
+    for at_frames, kind in ((None, RunDirectoryError), (200_000, FigureError)):
+        with pytest.raises(kind, match="/d has no evaluation yet; `mfec train --evaluate-every 200000` makes some"):
+            figure2(runs, embedding="random_projection", at_frames=at_frames, score="greedy")
+
+
+def test_evaluations_of_different_kinds_are_refused(tmp_path):
+    runs = [*write_evaluated_runs(tmp_path), write_evaluated(tmp_path / "d", mfec(seed=2), [(200_000, 1.0)], games=5)]
+    with pytest.raises(FigureError, match="differ in evaluate_games 30 and evaluate_games 5"):
+        figure2(runs, embedding="random_projection", score="greedy")
+    assert [point.seeds for point in figure2(runs, embedding="random_projection")] == [1, 3]
+
+
+def test_the_figure_says_which_score_it_is(tmp_path):
+    runs, out = write_evaluated_runs(tmp_path), tmp_path / "figure2.svg"
+    text = draw_figure2(runs, out, embedding="random_projection", score="greedy").read_text()
+    for words in ("score of greedy play,", "mean of 30 games", "Atari games, 400k frames"):
+        assert f"<!-- {words} -->" in text
+    text = draw_figure2(runs, out, embedding="random_projection").read_text()
+    assert "<!-- score, mean of the last 100 games -->" in text

@@ -13,8 +13,11 @@ import pytest
 from mfec.cli import main
 from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
 from mfec.figures.learning_curves import draw_learning_curves, draw_spread, learning_curves
+from mfec.figures.lines import FigureError
 from mfec.figures.pictures import new_figure
 from mfec.run_directory import RunDirectory, RunDirectoryError
+
+from .run_files import evaluated, write_evaluated
 
 CONFIG = RunConfig("FrozenLake-v1", 50_000, 0, AgentConfig(embedding="identity"))
 
@@ -161,6 +164,99 @@ def test_a_run_without_a_finished_game_is_named(tmp_path):
     runs = [write_run(tmp_path / "a", [(9, 1.0)]), write_run(tmp_path / "b", [], replace(CONFIG, seed=1))]
     with pytest.raises(RunDirectoryError, match="/b has no finished game yet"):
         learning_curves(runs)
+
+
+# -- Evaluations ------------------------------------------------------------------------------------------------------
+
+
+def random_evaluations(seed: int, intervals: range, every: int = 200_000) -> list[tuple[int, float]]:
+    """An evaluation for each interval, up to 255 frames late."""
+    rng = np.random.default_rng(seed)
+    return [(every * number + int(rng.integers(256)), float(rng.standard_normal())) for number in intervals]
+
+
+def test_a_greedy_curve_has_a_point_for_each_evaluation_that_all_seeds_have(tmp_path):
+    tables = [
+        random_evaluations(seed, range(first, last)) for seed, (first, last) in enumerate([(1, 9), (3, 8), (1, 7)])
+    ]
+    runs = [write_evaluated(tmp_path / str(i), replace(CONFIG, seed=i), own) for i, own in enumerate(tables)]
+    [curve] = learning_curves(runs, score="greedy")
+    assert curve.seeds == 3
+    assert curve.frames.tolist() == [600_000.0, 800_000.0, 1_000_000.0, 1_200_000.0]
+    for point, number in enumerate(range(3, 7)):
+        scores = [next(score for at, score in own if at // 200_000 == number) for own in tables]
+        assert curve.each[:, point].tolist() == scores
+        assert curve.mean[point] == pytest.approx(statistics.fmean(scores))
+        assert curve.standard_error[point] == pytest.approx(statistics.stdev(scores) / math.sqrt(3))
+
+
+def test_seeds_that_were_evaluated_more_or_less_often_meet_where_both_were(tmp_path):
+    often = write_evaluated(tmp_path / "a", CONFIG, random_evaluations(0, range(1, 13), 100_000), every=100_000)
+    seldom = write_evaluated(
+        tmp_path / "b", replace(CONFIG, seed=1), random_evaluations(1, range(1, 5), 300_000), every=300_000
+    )
+    [curve] = learning_curves([often, seldom], score="greedy")
+    assert curve.frames.tolist() == [300_000.0, 600_000.0, 900_000.0, 1_200_000.0]
+    assert curve.each[0].tolist() == often.evaluations()["mean"][2::3]
+    assert curve.each[1].tolist() == seldom.evaluations()["mean"]
+
+
+def test_the_evaluation_at_the_end_is_a_point_where_all_seeds_end(tmp_path):
+    rows = [(200_064, 1.0), (250_000, 2.0)]
+    runs = [write_evaluated(tmp_path / str(seed), replace(CONFIG, seed=seed), rows) for seed in range(2)]
+    [curve] = learning_curves(runs, score="greedy")
+    assert curve.frames.tolist() == [200_000.0, 250_000.0]
+    longer = write_evaluated(tmp_path / "longer", replace(CONFIG, seed=2), [(200_000, 4.0), (270_000, 5.0)])
+    [curve] = learning_curves([*runs, longer], score="greedy")
+    assert (curve.frames.tolist(), curve.mean.tolist()) == ([200_000.0], [2.0])
+    assert curve.marker != ""  # a point alone has no line to be seen by
+
+
+def test_a_greedy_curve_is_displaced_as_one_of_training(tmp_path):
+    [curve] = learning_curves([write_evaluated(tmp_path, READY, [(200_000, 1.0), (400_000, 2.0)])], score="greedy")
+    assert curve.label == "FrozenLake-v1, displaced by 1M frames"
+    assert curve.frames.tolist() == [1_200_000.0, 1_400_000.0]
+
+
+def test_evaluations_of_other_kinds_are_other_curves_and_of_no_matter_to_training(tmp_path):
+    rows = [(200_000, 1.0)]
+    runs = [
+        write_evaluated(tmp_path / "a", CONFIG, rows),
+        write_evaluated(tmp_path / "b", replace(CONFIG, seed=1), rows, every=50_000),
+        write_evaluated(tmp_path / "c", replace(CONFIG, seed=2), rows, games=10, epsilon=0.05),
+        write_run(tmp_path / "d", [(4000, 1.0), (200_000, 1.0)], replace(CONFIG, seed=3)),
+    ]
+    assert [(curve.label, curve.seeds) for curve in learning_curves(runs)] == [("FrozenLake-v1", 4)]
+    assert [(curve.label, curve.seeds) for curve in learning_curves(runs[:3], score="greedy")] == [
+        ("FrozenLake-v1, evaluate_games 30, evaluate_epsilon 0.0", 2),
+        ("FrozenLake-v1, evaluate_games 10, evaluate_epsilon 0.05", 1),
+    ]
+
+
+def test_what_has_no_greedy_curve_is_said(tmp_path, capsys):
+    run = write_evaluated(tmp_path / "a", CONFIG, [(200_000, 1.0)])
+    other = write_evaluated(tmp_path / "b", replace(CONFIG, seed=1), [(400_000, 1.0)])
+    with pytest.raises(FigureError, match=r"/a, .*/b have no evaluation after the same frames"):
+        learning_curves([run, other], score="greedy")
+    write_run(tmp_path / "c", [(9, 1.0)], evaluated(replace(CONFIG, seed=2)))
+    out = tmp_path / "curve.png"
+    assert main(["plot", str(tmp_path / "c"), "--score", "greedy", "--out", str(out)]) == 1
+    said = f"mfec: {tmp_path / 'c'} has no evaluation yet; `mfec train --evaluate-every 200000` makes some\n"
+    assert capsys.readouterr().err == said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("score", "epsilon", "said"), [
+    ("training", 0.0, ["score, mean of the last 100 games"]),
+    ("greedy", 0.0, ["score of greedy play, mean of 30 games"]),
+    ("greedy", 0.05, ["score of evaluation with", "epsilon 0.05, mean of 30 games"]),
+])  # fmt: skip
+def test_the_picture_says_which_score_it_is(tmp_path, score, epsilon, said):
+    write_evaluated(tmp_path / "a", CONFIG, [(200_000, 1.0), (400_000, 3.0)], epsilon=epsilon)
+    out = tmp_path / "curve.svg"
+    assert main(["plot", str(tmp_path / "a"), "--score", score, "--out", str(out)]) == 0
+    for line in said:
+        assert f"<!-- {line} -->" in out.read_text()
 
 
 # -- Encoders ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mfec.config import DQNConfig, EnvConfig, RunConfig
 from mfec.figures.lines import FigureError, curve_settings, kind_of, label_of, settings_of, sort_runs, title_of
 from mfec.run_directory import RunDirectory
 
-from .run_files import baseline, mfec, vae, write_run
+from .run_files import baseline, evaluated, mfec, vae, write_run
 
 
 def write(path: Path, *configs: RunConfig) -> list[RunDirectory]:
@@ -146,6 +146,43 @@ def test_what_does_not_change_a_run_makes_no_other_curve(one, other):
 @pytest.mark.parametrize("other", [mfec(index="cells"), mfec(index="auto"), mfec(k=3), mfec("frostbite")])
 def test_what_changes_a_run_makes_another_curve(other):
     assert curve_settings(mfec(index="exact")) != curve_settings(other)
+
+
+EVALUATIONS = [
+    evaluated(mfec()), evaluated(mfec(seed=1), every=5000), evaluated(mfec(seed=2), games=10),
+    evaluated(mfec(seed=3), epsilon=0.05), mfec(seed=4),
+]  # fmt: skip
+
+
+def test_how_a_run_was_evaluated_does_not_matter_to_its_training(tmp_path):
+    runs = write(tmp_path, *EVALUATIONS)
+    [line] = sort_runs(runs)
+    assert line.runs == tuple(runs)
+    assert [curve_settings(config) for config in EVALUATIONS] == [curve_settings(mfec())] * 5
+    assert not [name for name in settings_of(EVALUATIONS[3]) if "evaluat" in name]
+
+
+def test_how_often_a_run_was_evaluated_never_matters(tmp_path):
+    one, other, *_, without = EVALUATIONS
+    [line] = sort_runs(write(tmp_path, without, one, other), score="greedy")
+    assert len(line.runs) == 3
+    assert curve_settings(one, score="greedy") == curve_settings(other, score="greedy")
+    assert settings_of(one, score="greedy") == settings_of(other, score="greedy") | {"seed": 0}
+
+
+@pytest.mark.parametrize(("other", "said"), [
+    (EVALUATIONS[2], "evaluate_games 30 and evaluate_games 10"),
+    (EVALUATIONS[3], "evaluate_epsilon 0.0 and evaluate_epsilon 0.05"),
+])  # fmt: skip
+@pytest.mark.parametrize("apart", [[], ["k"]])
+def test_evaluations_of_different_kinds_are_not_averaged(tmp_path, other, said, apart):
+    runs = write(tmp_path, EVALUATIONS[4], EVALUATIONS[0], other)  # the first was not evaluated, and has no kind
+    with pytest.raises(FigureError) as error:
+        sort_runs(runs, apart=apart, score="greedy")
+    assert str(error.value) == (
+        f"{tmp_path / '1'} and {tmp_path / '2'} are both MFEC, random projections on qbert, but differ in {said}; "
+        "name the directories to draw, so that they are of one kind"
+    )
 
 
 def test_settings_can_be_kept_apart(tmp_path):

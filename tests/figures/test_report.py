@@ -27,7 +27,7 @@ from mfec.figures.report.selection import select
 from mfec.figures.table import write_table
 from mfec.run_directory import RunDirectory
 
-from .run_files import baseline, mfec, vae, write_run
+from .run_files import baseline, evaluated, mfec, vae, write_evaluated, write_evaluations, write_run
 
 GAMES = [(1000, 3.0), (2000, 5.0), (3000, 10.0)]
 SHARES = [{"frames": 3000, "exact_match_rate": 0.25, "exact_match_rate_chosen": 0.5}]
@@ -223,6 +223,96 @@ def test_a_figure_that_cannot_be_drawn_yet_says_why(tmp_path):
     write_run(tmp_path / "b", vae("qbert", k=11), [(2000, 1.0)])
     said = report(tmp_path).sections["figure2"]
     assert f"cannot be drawn yet: {tmp_path / 'b'} has no finished game in its first 1,001,000 frames." in said
+
+
+# -- Evaluations ------------------------------------------------------------------------------------------------------
+
+ROWS = [(200_000, 40.0), (400_064, 60.0), (500_000, 70.0)]
+
+
+def test_a_report_of_greedy_play_says_so_everywhere(tmp_path):
+    runs = [
+        write_evaluated(tmp_path / "a", vae("qbert"), ROWS),
+        write_evaluated(tmp_path / "b", vae("qbert", k=3), ROWS),
+    ]
+    page = report(tmp_path, score="greedy")
+    mean = "mean of 30 games of greedy play"
+    first, second = page.texts["figcaption"]
+    assert f"Score against frames: the {mean}, and over seeds, " in first
+    assert "The games are all thirty starts, once each." in first
+    assert "at the last evaluation that all runs of an environment have" in second
+    assert f"Scores are the {mean}. The games are all thirty starts" in second
+    assert f"Scores after so many frames: {mean}, ± standard error over seeds" in page.texts["caption"]
+    assert f"Scores are the {mean}." in page.sections["scores"]
+    assert "1 seed, last evaluation: 70.0" in page.texts["span"]
+    assert "last evaluation" in page.texts["th"]
+    assert "last 100 games" not in page.text
+    assert "For these scores, a run must be evaluated while it trains: mfec train --evaluate-every 200000." in page.text
+    saved = {link["download"]: content(link["href"]) for link in page.all("a") if "download" in link}
+    assert saved["table.csv"] == write_table(runs[:1], tmp_path / "t.csv", score="greedy").read_bytes()
+    assert saved["figure2.csv"].decode().splitlines()[1].startswith("qbert,vae,3,1500000,70,")
+    plain = report(tmp_path)
+    assert "greedy play" not in plain.text
+    assert "--evaluate-every" not in plain.sections["figure1"]
+
+
+def test_settings_of_evaluations_are_shown_whatever_the_score(tmp_path):
+    write_evaluated(tmp_path / "a", mfec("qbert"), ROWS, epsilon=0.05)
+    for score in ("training", "greedy"):
+        said = report(tmp_path, score=score).sections["runs"]
+        assert "evaluate_every200,0000" in said
+        assert "evaluate_epsilon0.050.0" in said
+
+
+def test_runs_without_an_evaluation_are_named_and_have_no_score(tmp_path):
+    write_evaluated(tmp_path / "a", mfec("qbert"), ROWS)
+    write_run(tmp_path / "b", mfec("qbert", seed=1), GAMES, SHARES)
+    write_run(tmp_path / "c", evaluated(mfec("frostbite")), GAMES)
+    page = report(tmp_path, score="greedy")
+    assert "In no figure of scores, as there is no evaluation yet: 2 runs" in page.texts["summary"]
+    assert page.all("img")[0]["alt"].endswith("score against frames in Q*bert. Tables of scores follow.")
+    assert page.all("img")[1]["alt"].startswith("Bars of the shares of exact matches")  # of training, as ever
+    assert "1 seed, no evaluation yet" in page.texts["span"]
+    assert "2 seeds, last evaluation: 70.0" in page.texts["span"]
+
+
+def test_without_any_evaluation_there_is_a_report_that_says_how_to_make_some(tmp_path):
+    write_run(tmp_path / "a", mfec("qbert", k=7), GAMES)
+    page = report(tmp_path, score="greedy")
+    for section in ("figure1", "scores"):
+        assert "No run has an evaluation yet. To make some:" in page.sections[section]
+        assert page.commands(section) == [
+            "mfec train qbert --total-frames 10000000 --k 7 --embedding random_projection --evaluate-every 200000 "
+            "--out runs/qbert-evaluated"
+        ]
+
+
+def test_seeds_that_were_never_evaluated_together_leave_a_report(tmp_path):
+    write_evaluated(tmp_path / "a", mfec("qbert"), [(200_000, 1.0)])
+    write_evaluated(tmp_path / "b", mfec("qbert", seed=1), [(400_000, 1.0)])
+    assert "Figure 1 cannot be drawn yet: " in report(tmp_path, score="greedy").sections["figure1"]
+
+
+def test_of_the_same_run_the_one_that_was_evaluated_is_shown(tmp_path):
+    """However far another came without an evaluation."""
+    further = [*GAMES, (4000, 1.0)]
+    plain = write_run(tmp_path / "plain", mfec("qbert"), further)
+    own = write_evaluations(write_run(tmp_path / "own", evaluated(mfec("qbert"), every=1000), GAMES), [(1000, 5.0)])
+    assert [(run.path.name, same.path.name) for run, same in select([plain, own], score="greedy").repeated] == [
+        ("plain", "own")
+    ]
+    assert [(run.path.name, same.path.name) for run, same in select([plain, own]).repeated] == [("own", "plain")]
+    page = report(tmp_path, score="greedy")
+    assert "Left out, as another of the same seed and settings was evaluated as far: 1 run" in page.texts["summary"]
+
+
+def test_the_same_run_evaluated_otherwise_is_refused(tmp_path, capsys):
+    for name, epsilon in (("a", 0.0), ("b", 0.05)):
+        write_evaluated(tmp_path / name, mfec("qbert"), ROWS, epsilon=epsilon)
+    command = ["report", str(tmp_path), "--out", str(tmp_path / "report.html")]
+    assert main([*command, "--score", "greedy"]) == 1
+    assert "differ in evaluate_epsilon 0.0 and evaluate_epsilon 0.05" in capsys.readouterr().err
+    assert main(command) == 0
 
 
 # -- What is missing --------------------------------------------------------------------------------------------------

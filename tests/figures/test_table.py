@@ -14,7 +14,7 @@ from mfec.figures.table_entries import Entry, grids_of
 from mfec.run_directory import RunDirectory
 from mfec.statistics import interquartile_mean, stratified_bootstrap
 
-from .run_files import baseline, mfec, read_csv, vae, write_run
+from .run_files import baseline, evaluated, mfec, read_csv, vae, write_evaluated, write_run
 
 MILLION = 1_000_000
 QBERT, FROSTBITE = (163.9, 13455.0), (65.2, 4334.7)  # random play, people
@@ -241,3 +241,65 @@ def test_mixed_settings_and_missing_runs_are_refused(tmp_path, capsys):
     write_run(tmp_path / "z", mfec("qbert", seed=9, k=3), *steps(1.0))
     assert main(["figure", "table", str(tmp_path)]) == 1
     assert f"{tmp_path / 'a'} and {tmp_path / 'z'} are both" in capsys.readouterr().err
+
+
+# -- Evaluations ------------------------------------------------------------------------------------------------------
+
+
+def write_evaluated_runs(path: Path) -> list[RunDirectory]:
+    """Two seeds, one of which was last evaluated at 1.5 million frames; and one whose encoder was ready."""
+    rows = [(200_000 * number + 64, 100.0 * number) for number in range(1, 11)]
+    return [
+        write_evaluated(path / "a", mfec(), rows),
+        write_evaluated(path / "b", mfec(seed=1), [*((at, 2 * score) for at, score in rows[:7]), (1_500_000, 9.0)]),
+        write_evaluated(path / "c", vae(), rows[:5]),
+    ]
+
+
+def test_evaluations_after_millions_of_frames(tmp_path):
+    entries = table(write_evaluated_runs(tmp_path), score="greedy")
+    ours = "qbert", "mfec", "random_projection"
+    one = find(entries, "score", *ours, MILLION, "runs")
+    assert (one.value, one.standard_error, one.seeds) == (750.0, 250.0, 2)
+    two = find(entries, "score", *ours, 2 * MILLION, "runs")  # b has none after 1.5 million
+    assert (two.value, two.seeds) == (1000.0, 1)
+    last = find(entries, "final_score", *ours, 1_400_000, "runs")  # that both have
+    assert (last.value, last.seeds) == (1050.0, 2)
+    human = find(entries, "human_normalised", *ours, MILLION, "runs")
+    assert human.value == pytest.approx(percent(750.0, QBERT))
+    own = [entry for entry in entries if entry.embedding == "vae" and entry.quantity == "score"]
+    assert [(entry.frames, entry.value) for entry in own] == [(2 * MILLION, 500.0)]
+
+
+def test_the_table_says_which_score_it_is(tmp_path, capsys):
+    write_evaluated_runs(tmp_path / "runs")
+    command = ["figure", "table", str(tmp_path / "runs"), "--score", "greedy"]
+    assert main([*command, "--out", str(tmp_path / "table.md")]) == 0
+    text = (tmp_path / "table.md").read_text()
+    assert text.startswith(
+        "Scores after so many frames: mean of 30 games of greedy play, ± standard error over seeds\n"
+    )
+    assert "| Q\\*bert | MFEC, random projections | 2 | 750 ± 250 | 1,000 (1 of 2) |" in text
+    assert "\nThe games are all thirty starts, once each. With a VAE," in text
+    assert text.count("\nScores are the mean of 30 games of greedy play.") == 2  # human-normalised, over games
+    capsys.readouterr()
+    assert main(command) == 0
+    assert "mean of 30 games of greedy play" in " ".join(capsys.readouterr().out.split())
+    assert main(command[:3]) == 0
+    printed = capsys.readouterr().out
+    assert "mean of 100 games" in printed
+    assert "greedy" not in printed
+
+
+def test_runs_without_evaluations_or_of_different_kinds_are_refused(tmp_path, capsys):
+    write_evaluated_runs(tmp_path)
+    command = ["figure", "table", str(tmp_path), "--score", "greedy"]
+    write_run(tmp_path / "d", evaluated(mfec(seed=3)), *steps(1.0))
+    assert main(command) == 1
+    assert f"{tmp_path / 'd'} has no evaluation yet; `mfec train --evaluate-every" in capsys.readouterr().err
+    write_evaluated(tmp_path / "d", mfec(seed=3), [(MILLION, 1.0)], epsilon=0.05)
+    assert main(command) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'a'} and {tmp_path / 'd'} are both MFEC, random projections on qbert, but differ in" in said
+    assert "evaluate_epsilon 0.0 and evaluate_epsilon 0.05" in said
+    assert main(command[:3]) == 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from mfec.config import AgentConfig, DeviceName, Starts
+from mfec.figures import ScoreName
 
 if TYPE_CHECKING:
     from mfec.experiments.whole_games import Evaluation
@@ -51,6 +52,9 @@ class Plot:
     """Run directories, or directories with runs below them; a seed must not be there twice with the same settings."""
     out: Path = Path("curve.png")
     """The picture: .png, .pdf or .svg."""
+    score: ScoreName = "training"
+    """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
+    --evaluate-every` writes."""
 
 
 def run_evaluate(command: Evaluate) -> int:
@@ -102,5 +106,5 @@ def run_plot(command: Plot) -> int:
     from mfec.figures.learning_curves import draw_learning_curves
     from mfec.run_directory import find_runs
 
-    print(draw_learning_curves(find_runs(list(command.directories)), command.out))
+    print(draw_learning_curves(find_runs(list(command.directories)), command.out, score=command.score))
     return 0

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
+from mfec.figures import ScoreName
+
 if TYPE_CHECKING:
-    from mfec.figures.table_entries import Entry
+    from mfec.figures.grids import Grid
 
 Directories = Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
 
@@ -25,6 +27,9 @@ class Figure1:
     """The picture: .png, .pdf or .svg; or .csv for the numbers in it."""
     total_frames: Annotated[int | None, arg(metavar="INT")] = None
     """Frames to show; None stands for all."""
+    score: ScoreName = "training"
+    """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
+    --evaluate-every` writes."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,9 @@ class Figure2:
     """Runs with this embedding are drawn."""
     at_frames: Annotated[int | None, arg(metavar="INT")] = None
     """Frames after which scores are taken; None stands for as many as all runs of an environment have come to."""
+    score: ScoreName = "training"
+    """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
+    --evaluate-every` writes."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,9 @@ class Table:
     """Run directories, or directories with runs below them; runs of one algorithm must have the same settings."""
     out: Annotated[Path | None, arg(metavar="FILE")] = None
     """A file: .csv with one number a row, .md, or a picture (.png, .pdf, .svg); None prints the table."""
+    score: ScoreName = "training"
+    """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
+    --evaluate-every` writes."""
 
 
 @dataclass(frozen=True)
@@ -84,33 +95,37 @@ def run_figure(command: Figure) -> int:
         case Figure1():
             from mfec.figures.figure1 import draw_figure1
 
-            print(draw_figure1(runs, action.out, total_frames=action.total_frames))
+            print(draw_figure1(runs, action.out, total_frames=action.total_frames, score=action.score))
         case Figure2():
             from mfec.figures.figure2 import draw_figure2
 
-            print(draw_figure2(runs, action.out, embedding=action.embedding, at_frames=action.at_frames))
+            drawn = draw_figure2(
+                runs, action.out, embedding=action.embedding, at_frames=action.at_frames, score=action.score
+            )
+            print(drawn)
         case MatchRates():
             from mfec.figures.match_rates import draw_match_rates
 
             print(draw_match_rates(runs, action.out))
         case Table(out=None):
+            from mfec.figures.scores import SCORES
             from mfec.figures.table import table
+            from mfec.figures.table_entries import grids_of
 
-            _print_table(table(runs))
+            _print_tables(grids_of(table(runs, score=action.score), SCORES[action.score].words(runs)))
         case Table(out=Path() as out):
             from mfec.figures.table import write_table
 
-            print(write_table(runs, out))
+            print(write_table(runs, out, score=action.score))
     return 0
 
 
-def _print_table(entries: list[Entry]) -> None:
+def _print_tables(grids: list[Grid]) -> None:
     from rich.console import Console
 
     from mfec.figures.grids import to_rich
-    from mfec.figures.table_entries import grids_of
 
-    tables = [to_rich(grid) for grid in grids_of(entries)]
+    tables = [to_rich(grid) for grid in grids]
     console = Console()
     if not console.is_terminal:  # a file has room for everything
         wide = Console(width=1000)

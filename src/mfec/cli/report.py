@@ -9,6 +9,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from mfec.cli.figure import Directories
+from mfec.figures import ScoreName
 from mfec.figures.report import MAX_VIDEO_MB, TITLE
 
 
@@ -26,6 +27,9 @@ class Report:
     """Its heading."""
     max_video_mb: Annotated[float, arg(metavar="MB")] = MAX_VIDEO_MB
     """Megabytes of videos that go into the page, all together; it names those that are left out."""
+    score: ScoreName = "training"
+    """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
+    --evaluate-every` writes."""
 
 
 def run_report(command: Report) -> int:
@@ -34,5 +38,8 @@ def run_report(command: Report) -> int:
     from mfec.run_directory import find_runs
 
     runs = find_runs(list(command.directories))
-    print(write_report(runs, command.out, title=command.title, max_video_mb=command.max_video_mb))
+    written = write_report(
+        runs, command.out, title=command.title, max_video_mb=command.max_video_mb, score=command.score
+    )
+    print(written)
     return 0

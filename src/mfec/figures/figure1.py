@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mfec.figures.learning_curves import GAMES, Curve, curve_of, draw_spread
+from mfec.figures import ScoreName
+from mfec.figures.learning_curves import Curve, curve_of, draw_spread
 from mfec.figures.lines import FigureError, Line, seeds_of, sort_runs
 from mfec.figures.pictures import new_figure
+from mfec.figures.scores import SCORES
 from mfec.figures.tidy import Row, check_ending, save
 from mfec.run_directory import RunDirectory
 
@@ -41,31 +43,36 @@ class Panel:
     curves: list[Curve]
 
 
-def figure1(runs: Sequence[RunDirectory], *, total_frames: int | None = None) -> list[Panel]:
+def figure1(
+    runs: Sequence[RunDirectory], *, total_frames: int | None = None, score: ScoreName = "training"
+) -> list[Panel]:
     """What is drawn, environment by environment; a curve that begins after the last frame is left out."""
     if total_frames is not None and total_frames < 1:
         raise ValueError(f"total_frames must be at least 1, not {total_frames}")
     until = math.inf if total_frames is None else total_frames
     panels: dict[str, Panel] = {}
-    for line in sort_runs(runs):
-        curve = curve_of(line.label, line.runs, until=until)
+    for line in sort_runs(runs, score=score):
+        curve = curve_of(line.label, line.runs, until=until, score=score)
         if curve.frames[0] <= until:
             panel = panels.setdefault(line.env, Panel(line.title, [], []))
             panel.lines.append(line)
             panel.curves.append(curve)
     if not panels:
-        raise FigureError(f"no run has a finished game in the first {total_frames:,} frames; take more total_frames")
+        what = SCORES[score].point
+        raise FigureError(f"no run has {what} in the first {total_frames:,} frames; take more total_frames")
     return list(panels.values())
 
 
-def draw_figure1(runs: Sequence[RunDirectory], out: Path, *, total_frames: int | None = None) -> Path:
+def draw_figure1(
+    runs: Sequence[RunDirectory], out: Path, *, total_frames: int | None = None, score: ScoreName = "training"
+) -> Path:
     """Draw the figure into a picture, or write its numbers where the ending is .csv."""
     check_ending(out)
-    panels = figure1(runs, total_frames=total_frames)
-    return save(out, _rows(panels), lambda: picture(panels, total_frames=total_frames))
+    panels = figure1(runs, total_frames=total_frames, score=score)
+    return save(out, _rows(panels), lambda: picture(panels, total_frames=total_frames, score=score))
 
 
-def picture(panels: list[Panel], *, total_frames: int | None = None) -> Figure:
+def picture(panels: list[Panel], *, total_frames: int | None = None, score: ScoreName = "training") -> Figure:
     """The panels with one legend above all of them."""
     columns = _columns(len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -84,7 +91,8 @@ def picture(panels: list[Panel], *, total_frames: int | None = None) -> Figure:
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("millions of frames", fontsize=9)
-    figure.supylabel(f"score, mean of{chr(10) if rows == 1 < columns else ' '}the last {GAMES} games", fontsize=9)
+    words = SCORES[score].words([run for panel in panels for line in panel.lines for run in line.runs])
+    figure.supylabel(words.label(high * rows), fontsize=9)
     figure.legend(
         [handles[label] for label in names], list(names.values()),
         loc="outside upper center", ncols=math.ceil(len(names) / deep), frameon=False, fontsize=9, handlelength=3.2,
@@ -131,6 +139,8 @@ def _names(panels: list[Panel]) -> dict[str, str]:
 
 def _draw_curve(axes: Axes, line: Line, curve: Curve) -> Any:
     colour, dashes = STROKES.get((line.algorithm, line.embedding), PLAIN)
-    (drawn,) = axes.plot(curve.frames / 1e6, curve.mean, color=colour, linestyle=dashes, linewidth=1.6)
+    (drawn,) = axes.plot(
+        curve.frames / 1e6, curve.mean, color=colour, linestyle=dashes, linewidth=1.6, marker=curve.marker
+    )
     draw_spread(axes, curve, colour)
     return drawn

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mfec.config import EmbeddingName
-from mfec.figures.learning_curves import GAMES
+from mfec.figures import ScoreName
 from mfec.figures.lines import TITLES, FigureError, Line, kind_of, label_of, seeds_of, sort_runs, title_of
 from mfec.figures.pictures import draw_error, new_figure
-from mfec.figures.scores import frames_reached, scores_at
+from mfec.figures.scores import SCORES, scores_at
 from mfec.figures.tidy import check_ending, save
 from mfec.run_directory import RunDirectory
 from mfec.statistics import mean, standard_error
@@ -40,22 +40,29 @@ class Point:
 
 
 def figure2(
-    runs: Sequence[RunDirectory], *, embedding: EmbeddingName = "vae", at_frames: int | None = None
+    runs: Sequence[RunDirectory],
+    *,
+    embedding: EmbeddingName = "vae",
+    at_frames: int | None = None,
+    score: ScoreName = "training",
 ) -> list[Point]:
     """Scores by environment and k, of the runs of MFEC with that embedding.
 
-    They are taken after `at_frames`, or after as many frames as all of an environment's runs have come to.
+    They are taken after `at_frames`, or after as many frames as all of an environment's runs have come to; of
+    evaluations, the last that all of them have.
     """
-    lines = _lines(runs, embedding)
+    lines = _lines(runs, embedding, score)
     points = []
     for env in dict.fromkeys(line.env for line in lines):
         own = [line for line in lines if line.env == env]
-        frames = _frames([run for line in own for run in line.runs], at_frames)
+        frames = at_frames
+        if frames is None:
+            frames = SCORES[score].reached([run for line in own for run in line.runs])
         for line in own:
-            scores = [scores_at(run, [frames])[0] for run in line.runs]
-            missing = [run.path for run, score in zip(line.runs, scores, strict=True) if math.isnan(score)]
+            scores = [scores_at(run, [frames], score=score)[0] for run in line.runs]
+            missing = [run for run, found in zip(line.runs, scores, strict=True) if math.isnan(found)]
             if missing:
-                raise FigureError(f"{missing[0]} has no finished game in its first {frames:,} frames")
+                raise FigureError(SCORES[score].missing(missing[0], frames))
             k = line.config.agent.k
             points.append(Point(env, embedding, k, frames, mean(scores), standard_error(scores), len(scores)))
     return points
@@ -67,18 +74,20 @@ def draw_figure2(
     *,
     embedding: EmbeddingName = "vae",
     at_frames: int | None = None,
+    score: ScoreName = "training",
 ) -> Path:
     """Draw the figure into a picture, or write its numbers where the ending is .csv."""
     check_ending(out)
-    points = figure2(runs, embedding=embedding, at_frames=at_frames)
-    return save(out, [asdict(point) for point in points], lambda: _draw(points))
+    points = figure2(runs, embedding=embedding, at_frames=at_frames, score=score)
+    drawn = [run for line in _lines(runs, embedding, score) for run in line.runs]
+    return save(out, [asdict(point) for point in points], lambda: _draw(points, SCORES[score].words(drawn).label(2.3)))
 
 
-def _lines(runs: Sequence[RunDirectory], embedding: EmbeddingName) -> list[Line]:
+def _lines(runs: Sequence[RunDirectory], embedding: EmbeddingName, score: ScoreName) -> list[Line]:
     """Those of MFEC with that embedding; only they need to be of one kind."""
     configs = [(run, run.read_config()) for run in runs]
     ours = [(run, config.agent.embedding) for run, config in configs if config.algorithm == "mfec"]
-    found = sort_runs([run for run, own in ours if own == embedding], apart=["k"])
+    found = sort_runs([run for run, own in ours if own == embedding], apart=["k"], score=score)
     if not found:
         others = sorted({own for _, own in ours})
         there = f"there are runs with {', '.join(others)} (--embedding)" if others else "there is no run of MFEC"
@@ -86,18 +95,7 @@ def _lines(runs: Sequence[RunDirectory], embedding: EmbeddingName) -> list[Line]
     return found
 
 
-def _frames(runs: list[RunDirectory], at_frames: int | None) -> int:
-    """Where to take the scores of these runs."""
-    reached = {run.path: frames_reached(run) for run in runs}
-    least = min(reached, key=lambda path: reached[path])
-    if at_frames is None:
-        return reached[least]
-    if at_frames > reached[least]:
-        raise FigureError(f"{least} has come to {reached[least]:,} frames, not to {at_frames:,} (--at-frames)")
-    return at_frames
-
-
-def _draw(points: list[Point]) -> Figure:
+def _draw(points: list[Point], label: str) -> Figure:
     kinds: dict[str, dict[str, list[Point]]] = {}
     for point in points:
         kinds.setdefault(kind_of(point.environment), {}).setdefault(point.environment, []).append(point)
@@ -109,7 +107,7 @@ def _draw(points: list[Point]) -> Figure:
         for place, (env, line) in enumerate(own.items()):
             _draw_line(axes, place, line, title_of(env) + (f", {_millions(line[0].frames)}" if len(frames) > 1 else ""))
         if panel == 0:
-            axes.set_ylabel(f"score, mean of {GAMES} games", fontsize=9)
+            axes.set_ylabel(label, fontsize=9)
         axes.set_xlabel("k, number of neighbours", fontsize=9)
         shown = [point for line in own.values() for point in line]
         _scale(axes, shown)

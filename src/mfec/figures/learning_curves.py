@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.config import RunConfig, VAEConfig
-from mfec.figures.lines import count, curve_settings, refuse_repeated_seeds
+from mfec.figures import ScoreName
+from mfec.figures.lines import FigureError, count, curve_settings, refuse_repeated_seeds
 from mfec.figures.pictures import check_kind, new_figure, save_figure
-from mfec.run_directory import RunDirectory, RunDirectoryError
+from mfec.figures.scores import SCORES, check_scored, displacement
+from mfec.run_directory import RunDirectory
 from mfec.statistics import FEWEST_SEEDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-GAMES = 100  # a point of a curve is the mean of so many last games
-POINTS = 200
 LONG_LABEL = 40
 
 
@@ -39,8 +38,13 @@ class Curve:
         """How many there are."""
         return len(self.each)
 
+    @property
+    def marker(self) -> str:
+        """That of a point alone, which has no line."""
+        return "." if len(self.frames) == 1 else ""
 
-def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
+
+def learning_curves(runs: list[RunDirectory], *, score: ScoreName = "training") -> list[Curve]:
     """Curves of these runs, those that differ in nothing but the seed taken together; a seed that is there twice is an
     error.
 
@@ -50,28 +54,29 @@ def learning_curves(runs: list[RunDirectory]) -> list[Curve]:
     groups: dict[str, list[RunDirectory]] = {}
     settings = {}
     for run in runs:
-        own = curve_settings(run.read_config())
+        own = curve_settings(run.read_config(), score=score)
         groups.setdefault(repr(own), []).append(run)
         settings[repr(own)] = own
     for group in groups.values():
         refuse_repeated_seeds(group)
     names = _labels(list(settings.values()))
-    return [curve_of(label, group) for label, group in zip(names, groups.values(), strict=True)]
+    return [curve_of(label, group, score=score) for label, group in zip(names, groups.values(), strict=True)]
 
 
-def draw_learning_curves(runs: list[RunDirectory], out: Path) -> Path:
+def draw_learning_curves(runs: list[RunDirectory], out: Path, *, score: ScoreName = "training") -> Path:
     """Draw the curves of these runs into a picture; its ending says which kind (png, pdf, svg)."""
     check_kind(out)
-    curves = learning_curves(runs)
+    curves = learning_curves(runs, score=score)
     # Too many names, or too long ones, do not lie among the curves.
     above = len(curves) > 2 or max(len(curve.label) for curve in curves) > LONG_LABEL
     figure = new_figure(6.4, 4.0 + (0.18 * len(curves) if above else 0.0))
     axes = figure.add_subplot()
     for curve in curves:
-        (line,) = axes.plot(curve.frames / 1e6, curve.mean, label=f"{curve.label} ({count(curve.seeds, 'seed')})")
+        label = f"{curve.label} ({count(curve.seeds, 'seed')})"
+        (line,) = axes.plot(curve.frames / 1e6, curve.mean, label=label, marker=curve.marker)
         draw_spread(axes, curve, line.get_color())
     axes.set_xlabel("millions of frames")
-    axes.set_ylabel(f"score, mean of the last {GAMES} games")
+    axes.set_ylabel(SCORES[score].words(runs).label(3.3))
     axes.set_xlim(left=0.0)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
@@ -92,35 +97,19 @@ def draw_spread(axes: Axes, curve: Curve, colour: Any) -> None:
         axes.plot(millions, curve.each.T, color=colour, alpha=0.5, linewidth=0.6)
 
 
-def trailing_mean(run: RunDirectory, frames: NDArray[np.float64]) -> NDArray[np.float64]:
-    """At each of these frames, the mean score of the last games that had ended by then; NaN before the first."""
-    table = run.episodes()
-    ends, totals = np.array(table["frames"]), np.concatenate([[0.0], np.cumsum(table["return"])])
-    last = np.searchsorted(ends, frames, side="right")
-    first = np.maximum(last - GAMES, 0)
-    with np.errstate(invalid="ignore"):
-        return np.asarray((totals[last] - totals[first]) / np.where(last > first, last - first, np.nan))
-
-
-def displacement(config: RunConfig) -> int:
-    """Frames that others had seen for a run before its first."""
-    encoder_was_ready = config.algorithm == "mfec" and config.agent.embedding == "vae" and bool(config.agent.vae)
-    return VAEConfig.frames if encoder_was_ready else 0
-
-
-def curve_of(label: str, runs: Sequence[RunDirectory], *, until: float = np.inf) -> Curve:
+def curve_of(
+    label: str, runs: Sequence[RunDirectory], *, until: float = np.inf, score: ScoreName = "training"
+) -> Curve:
     """The curve of these seeds: as far as every one of them has come, or until that many frames.
 
-    It begins where the last of them has a finished game, and is that point alone where it would end before.
+    It begins where all of them have a score, and is that point alone where it would end before.
     """
-    ends = [run.episodes()["frames"] for run in runs]
-    for run, own in zip(runs, ends, strict=True):
-        if not own:
-            raise RunDirectoryError(f"{run.path} has no finished game yet")
+    for run in runs:
+        check_scored(run, score)
     before = displacement(runs[0].read_config())
-    first, last = max(own[0] for own in ends), min(until - before, *(own[-1] for own in ends))
-    frames = np.linspace(first, max(first, last), POINTS)
-    curves = np.array([trailing_mean(run, frames) for run in runs])
+    frames, curves = SCORES[score].curve(runs, until - before)
+    if not len(frames):
+        raise FigureError(f"{', '.join(str(run.path) for run in runs)} have no evaluation after the same frames")
     error = np.zeros(len(frames))
     if len(runs) > 1:
         error = curves.std(axis=0, ddof=1) / np.sqrt(len(runs))

@@ -8,6 +8,8 @@ from typing import Any
 
 from mfec.config import ALGORITHMS, AlgorithmName, RunConfig
 from mfec.errors import MfecError
+from mfec.figures import ScoreName
+from mfec.figures.scores import SCORES
 from mfec.run_directory import RunDirectory
 from mfec.toml import flat
 
@@ -51,40 +53,46 @@ class Line:
         return title_of(self.env)
 
 
-def sort_runs(runs: Sequence[RunDirectory], *, apart: Sequence[str] = ()) -> list[Line]:
+def sort_runs(runs: Sequence[RunDirectory], *, apart: Sequence[str] = (), score: ScoreName = "training") -> list[Line]:
     """The lines of these runs, in the order of the paper's environments, then of algorithms.
 
     Runs of a line differ in their seed, index, device and number of frames alone. What else differs is an error, unless
-    it is among the settings that are to be kept apart: then their values make lines, in ascending order.
+    it is among the settings that are to be kept apart: then their values make lines, in ascending order. How runs were
+    evaluated counts where that is their score.
     """
     groups: dict[tuple[Any, ...], list[tuple[RunDirectory, RunConfig]]] = {}
     for run in runs:
         config = run.read_config()
-        own = settings_of(config)
+        own = settings_of(config, score=score)
         key = config.env, config.algorithm, _embedding(config), *(own.get(name) for name in apart)
         groups.setdefault(key, []).append((run, config))
     lines = []
     for key in sorted(groups, key=_place):
         group = groups[key]
-        _refuse_mixed(group)
+        _refuse_mixed(group, score)
         refuse_repeated_seeds([run for run, _ in group])
         env, algorithm, embedding = key[:3]
         lines.append(Line(env, algorithm, embedding, group[0][1], tuple(run for run, _ in group)))
     return lines
 
 
-def settings_of(config: RunConfig) -> dict[str, Any]:
-    """The settings of a run's algorithm and environment, by name, without tables."""
+def settings_of(config: RunConfig, *, score: ScoreName = "training") -> dict[str, Any]:
+    """The settings of a run's algorithm and environment, by name, without tables.
+
+    Those of its evaluation are there, if it has one, as far as the score depends on them: the run itself does not.
+    """
     unused = {"mfec": ["dqn", "a2c"], "a2c": ["agent", "vae", "dqn"]}.get(config.algorithm, ["agent", "vae", "a2c"])
-    return flat({name: value for name, value in asdict(config).items() if name not in unused})
+    evaluated = SCORES[score].settings if config.evaluation.evaluate_every else ()
+    own = flat({name: value for name, value in asdict(config).items() if name not in (*unused, "evaluation")})
+    return own | {name: getattr(config.evaluation, name) for name in evaluated}
 
 
-def curve_settings(config: RunConfig) -> dict[str, Any]:
+def curve_settings(config: RunConfig, *, score: ScoreName = "training") -> dict[str, Any]:
     """The settings that make a learning curve: runs that share them differ in their seed alone.
 
     The device does not, nor does one exact index for another, as they find the same neighbours.
     """
-    own = settings_of(config)
+    own = settings_of(config, score=score)
     if "index" in own:
         index = config.agent.resolved_index()
         own["index"] = {"cuda": "exact", "graph": "cells"}.get(index, index)
@@ -166,16 +174,16 @@ def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _refuse_mixed(group: list[tuple[RunDirectory, RunConfig]]) -> None:
+def _refuse_mixed(group: list[tuple[RunDirectory, RunConfig]], score: ScoreName) -> None:
     """An error where the mean over these runs would be one of different things."""
-    (first, config), *others = group
-    ours = settings_of(config)
-    what = f"{label_of(config.algorithm, _embedding(config))} on {config.env}"
+    seen: dict[str, tuple[RunDirectory, Any]] = {}  # of each setting, the first run that has it
     advice = "name the directories to draw, so that they are of one kind"
-    for run, other in others:
-        for name, value in settings_of(other).items():
-            if name not in OF_A_RUN and value != ours[name]:
-                differ = f"{_said(name, ours[name])} and {_said(name, value)}"
+    for run, config in group:
+        for name, value in settings_of(config, score=score).items():
+            first, ours = seen.setdefault(name, (run, value))
+            if name not in OF_A_RUN and value != ours:
+                what = f"{label_of(config.algorithm, _embedding(config))} on {config.env}"
+                differ = f"{_said(name, ours)} and {_said(name, value)}"
                 raise FigureError(f"{first.path} and {run.path} are both {what}, but differ in {differ}; {advice}")
 
 

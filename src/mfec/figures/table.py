@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mfec.figures import ScoreName
 from mfec.figures.grids import to_markdown, to_picture
 from mfec.figures.lines import Line, sort_runs
 from mfec.figures.literature import ALGORITHMS, SCORES_AT, bounds, published_over_many_games, published_scores
-from mfec.figures.scores import frames_reached, scores_at
+from mfec.figures.scores import SCORES, scores_at
 from mfec.figures.table_entries import AT_FRAMES, PUBLISHED, RUNS, Entry, grids_of
 from mfec.figures.tidy import check_ending, save
 from mfec.files import write_whole
@@ -32,13 +33,14 @@ class Scored:
         return [_percent(self.line.env, score) for score in self.scores[frames]] if self.line.env in bounds() else []
 
 
-def table(runs: Sequence[RunDirectory]) -> list[Entry]:
+def table(runs: Sequence[RunDirectory], *, score: ScoreName = "training") -> list[Entry]:
     """Every number of the table: ours, and published ones of the same games.
 
     Scores are means of the last 100 games after so many frames, over the seeds that have come so far; final ones are
-    taken after as many frames as all seeds of a line have come to. The interquartile mean is over games and seeds.
+    taken after as many frames as all seeds of a line have come to. Those of greedy play are the evaluations after so
+    many frames, and the last that all seeds have. The interquartile mean is over games and seeds.
     """
-    scored = [_score(line) for line in sort_runs(runs)]
+    scored = [_score(line, score) for line in sort_runs(runs, score=score)]
     envs = list(dict.fromkeys(own.line.env for own in scored))
     entries = [entry for own in scored for entry in _of_line(own)]
     entries += [entry for env in envs for entry in _of_literature(env)]
@@ -49,21 +51,22 @@ def table(runs: Sequence[RunDirectory]) -> list[Entry]:
     return entries
 
 
-def write_table(runs: Sequence[RunDirectory], out: Path) -> Path:
+def write_table(runs: Sequence[RunDirectory], out: Path, *, score: ScoreName = "training") -> Path:
     """Write the table: numbers one a row (.csv), Markdown (.md), or a picture."""
     check_ending(out, ".md")
-    entries = table(runs)
+    entries = table(runs, score=score)
+    grids = grids_of(entries, SCORES[score].words(runs))
     if out.suffix.lower() == ".md":
-        write_whole(out, to_markdown(grids_of(entries)))
+        write_whole(out, to_markdown(grids))
         return out
     rows = [{**asdict(entry), "seeds": entry.seeds or ""} for entry in entries]
-    return save(out, rows, lambda: to_picture(grids_of(entries)))
+    return save(out, rows, lambda: to_picture(grids))
 
 
-def _score(line: Line) -> Scored:
-    end = min(frames_reached(run) for run in line.runs)
-    by_run = [scores_at(run, (*AT_FRAMES, end)) for run in line.runs]
-    *marks, final = ([score for score in scores if not math.isnan(score)] for scores in zip(*by_run, strict=True))
+def _score(line: Line, score: ScoreName) -> Scored:
+    end = SCORES[score].reached(line.runs)
+    by_run = [scores_at(run, (*AT_FRAMES, end), score=score) for run in line.runs]
+    *marks, final = ([value for value in values if not math.isnan(value)] for values in zip(*by_run, strict=True))
     return Scored(line, dict(zip(AT_FRAMES, marks, strict=True)), end, final)
 
 

@@ -10,9 +10,9 @@ from typing import cast
 
 from mfec.config import AlgorithmName
 from mfec.figures.grids import Grid
-from mfec.figures.learning_curves import GAMES
 from mfec.figures.lines import count, label_of, title_of
 from mfec.figures.literature import ALGORITHMS, SCORES_AT
+from mfec.figures.scores import SCORES, Words
 from mfec.statistics import FEWEST_SEEDS
 
 AT_FRAMES = (1_000_000, 2_000_000, 4_000_000, 10_000_000)
@@ -51,20 +51,24 @@ OURS: dict[str, tuple[AlgorithmName, str]] = {
 """Which of our algorithms a published number is beside, where there is one."""
 
 
-def grids_of(entries: list[Entry]) -> list[Grid]:
-    """Tables to be read: scores, human-normalised ones, and those over several games."""
+def grids_of(entries: list[Entry], words: Words | None = None) -> list[Grid]:
+    """Tables to be read: scores, human-normalised ones, and those over several games.
+
+    words: what the scores are called; None stands for those of training.
+    """
+    words = words or SCORES["training"].words([])
     rows: Rows = {}
     for entry in entries:
         own = rows.setdefault(entry.environment, {})
         own.setdefault(_label(entry, own), {})[entry.quantity, entry.source, entry.frames] = entry
     over_games = rows.pop("", {})
-    grids = [_scores(rows), _human_normalised(rows)]
+    grids = [_scores(rows, words), _human_normalised(rows, words)]
     if over_games:
-        grids += [_interquartile_means(over_games), _of_57_games(entries)]
+        grids += [_interquartile_means(over_games, words), _of_57_games(entries)]
     return [grid for grid in grids if grid.rows]
 
 
-def _scores(rows: Rows) -> Grid:
+def _scores(rows: Rows, words: Words) -> Grid:
     final = {
         (env, label): entry
         for env, own in rows.items()
@@ -90,16 +94,16 @@ def _scores(rows: Rows) -> Grid:
             section.append(("" if section else title_of(env), label, str(seeds or ""), *cells))
         sections.append(section)
     header = ["game", "algorithm", "seeds", *MARKS, *["at the end"] * with_end, *["published"] * with_published]
-    notes = []
+    notes = [words.starts] if words.starts else []
     if any(entry.embedding == "vae" for entry in final.values()):
         notes.append("With a VAE, the frames of random play that it was trained on count.")
     if with_published:
         notes.append(f"Published: after {SCORES_AT // 1_000_000}M frames, {PUBLISHED}, Neural Episodic Control.")
-    title = f"Scores after so many frames: mean of {GAMES} games, ± standard error over seeds"
+    title = f"Scores after so many frames: {words.mean}, ± standard error over seeds"
     return Grid(title, tuple(header), sections, names=2, note=" ".join(notes))
 
 
-def _human_normalised(rows: Rows) -> Grid:
+def _human_normalised(rows: Rows, words: Words) -> Grid:
     sections = []
     for env, own in rows.items():
         section: list[tuple[str, ...]] = []
@@ -109,10 +113,10 @@ def _human_normalised(rows: Rows) -> Grid:
                 section.append(("" if section else title_of(env), label, *cells))
         sections += [section] if section else []
     title = "Human-normalised scores, %: 0 is random play, 100 is a person; ± standard error over the same seeds"
-    return Grid(title, ("game", "algorithm", *MARKS, "published"), sections, names=2)
+    return Grid(title, ("game", "algorithm", *MARKS, "published"), sections, names=2, note=words.note)
 
 
-def _interquartile_means(over_games: dict[str, Row]) -> Grid:
+def _interquartile_means(over_games: dict[str, Row], words: Words) -> Grid:
     means = [entry for row in over_games.values() for entry in row.values() if entry.quantity == "interquartile_mean"]
     games = max(entry.games for entry in means)
     section = []
@@ -124,6 +128,7 @@ def _interquartile_means(over_games: dict[str, Row]) -> Grid:
             section.append((label, str(runs or ""), *cells))
     title = f"Interquartile means of these over {count(games, 'game')} and all seeds, %"
     note = f"In brackets a 95% interval, by stratified bootstrap over the runs, if every game has {FEWEST_SEEDS} seeds."
+    note = f"{words.note} {note}".strip()
     return Grid(title, ("algorithm", "runs", *MARKS, "published"), [section], names=1, note=note)
 
 

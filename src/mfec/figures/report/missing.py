@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mfec.command_line import arguments_of
-from mfec.config import AlgorithmName, folder_of
+from mfec.config import AlgorithmName, EvaluationConfig, folder_of
 from mfec.figures.lines import TITLES, Line, label_of
+from mfec.figures.scores import Score
 
 Kind = tuple[AlgorithmName, str]  # an algorithm and its embedding
 
@@ -65,6 +66,18 @@ def command_for(experiment: str, lines: Sequence[Line], *, algorithm: AlgorithmN
         return shlex.join(["mfec", "train", envs[0], "--out", f"runs/{folder_of(envs[0])}-{algorithm}"])
     longer = replace(own.config, total_frames=10 * own.config.total_frames)
     return shlex.join(["mfec", *arguments_of(longer), "--resume", "--out", str(own.runs[0].path)])
+
+
+def command_for_scores(score: Score, lines: Sequence[Line]) -> str:
+    """One that makes scores for Figure 1 where there are none.
+
+    Where a run must be evaluated for them, it is the first of these lines once more: what is over is not evaluated.
+    """
+    if not score.option:
+        return command_for("figure1", lines)
+    config = replace(lines[0].config, evaluation=EvaluationConfig())
+    place = f"runs/{folder_of(config.env)}-evaluated"
+    return shlex.join(["mfec", *arguments_of(config), *score.option.split(), "--out", place])
 
 
 def command_for_figure2(lines: Sequence[Line]) -> str:

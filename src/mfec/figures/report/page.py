@@ -11,6 +11,7 @@ from importlib import metadata, resources
 from pathlib import Path
 
 from mfec import __version__
+from mfec.figures import ScoreName
 from mfec.figures.grids import Grid
 from mfec.figures.lines import FigureError, Line, count
 from mfec.figures.report import MAX_VIDEO_MB, TITLE
@@ -34,14 +35,19 @@ PACKAGES = ("numpy", "matplotlib", "gymnasium", "ale-py", "torch")
 
 
 def write_report(
-    runs: Sequence[RunDirectory], out: Path, *, title: str = TITLE, max_video_mb: float = MAX_VIDEO_MB
+    runs: Sequence[RunDirectory],
+    out: Path,
+    *,
+    title: str = TITLE,
+    max_video_mb: float = MAX_VIDEO_MB,
+    score: ScoreName = "training",
 ) -> Path:
     """Write the report of these runs; videos are in it up to so many megabytes together."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise FigureError(f"cannot write {out}: a report ends in .html")
     check_writable(out)
     videos = Videos(max_video_mb)
-    selection = select([ReadOnce(run.path) for run in runs])
+    selection = select([ReadOnce(run.path) for run in runs], score=score)
     sections = [
         learning_curves(selection),
         neighbours(selection),
@@ -121,9 +127,10 @@ def _runs(selection: Selection, videos: Videos) -> Html:
         parts.append(element("h3", own[0].title))
         for line in own:
             k = f", k = {line.config.agent.k}" if selection.several_k(line) else ""
-            title = element("summary", element("h4", line.label + k), " ", element("span", in_short(line)))
+            short = element("span", in_short(line, selection.score))
+            title = element("summary", element("h4", line.label + k), " ", short)
             video = videos.of(line) if line in lines_with_video else Html()
-            parts.append(element("details", title, video, describe(line), class_="line", open=few))
+            parts.append(element("details", title, video, describe(line, selection.score), class_="line", open=few))
     return together(parts)
 
 
@@ -148,8 +155,8 @@ def _left_out(selection: Selection) -> Html:
     return together(
         element("details", element("summary", f"{why}: {count(len(runs), 'run')}"), _list(runs))
         for why, runs in (
-            ("Left out, as another of the same seed and settings has come as far", repeated),
-            ("In no figure, as no game is finished yet", waiting),
+            (f"Left out, as another of the same seed and settings {selection.score.furthest}", repeated),
+            (selection.score.waiting, waiting),
         )
         if runs
     )

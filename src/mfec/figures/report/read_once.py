@@ -29,6 +29,10 @@ class ReadOnce(RunDirectory):
         """Shares of exact matches."""
         return self._progress
 
+    def evaluations(self) -> dict[str, list[float]]:
+        """The table of evaluations, which is short."""
+        return self._evaluations
+
     @cached_property
     def _config(self) -> RunConfig:
         return super().read_config()
@@ -40,6 +44,10 @@ class ReadOnce(RunDirectory):
     @cached_property
     def _progress(self) -> dict[str, list[float]]:
         return _only(super().progress(), OF_PROGRESS)
+
+    @cached_property
+    def _evaluations(self) -> dict[str, list[float]]:
+        return super().evaluations()
 
 
 def _only(table: dict[str, list[float]], names: Collection[str]) -> dict[str, list[float]]:

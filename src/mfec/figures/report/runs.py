@@ -7,29 +7,29 @@ import re
 import shlex
 import tomllib
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from mfec.command_line import arguments_of
 from mfec.config import RunConfig, agent_defaults, dqn_defaults, environment_defaults, scheduled
 from mfec.figures.grids import Grid
-from mfec.figures.learning_curves import GAMES, displacement
 from mfec.figures.lines import Line, count, settings_of
 from mfec.figures.report.html import Html, element, together
 from mfec.figures.report.pictures import scrolling, table
-from mfec.figures.scores import frames_reached, scores_at
+from mfec.figures.scores import Score, displacement, frames_reached
 from mfec.run_directory import RunDirectory
 from mfec.statistics import mean, standard_error
 
 OF_EACH_RUN = {"env", "algorithm", "embedding", "seed", "total_frames"}  # said elsewhere
 
 
-def describe(line: Line) -> Html:
+def describe(line: Line, score: Score) -> Html:
     """Seeds, settings and commands of one line."""
     runs = sorted(line.runs, key=lambda run: run.read_config().seed)
     configs = [run.read_config() for run in runs]
     return together(
         [
-            _seeds(runs, configs),
+            _seeds(runs, configs, score),
             _settings(configs),
             element("p", "Command" if len(configs) == 1 else "Commands, seed by seed", class_="caption"),
             commands([shlex.join(["mfec", *arguments_of(config)]) for config in configs]),
@@ -38,15 +38,15 @@ def describe(line: Line) -> Html:
     )
 
 
-def in_short(line: Line) -> str:
+def in_short(line: Line, score: Score) -> str:
     """How many seeds, and what they came to."""
-    ends = [last for run in line.runs if not math.isnan(last := _last_score(run))]
+    ends = [last for run in line.runs if not math.isnan(last := _last_score(run, score))]
     seeds = count(len(line.runs), "seed")
     if not ends:
-        return f"{seeds}, no game finished yet"
+        return f"{seeds}, {score.none_yet}"
     middle, error = mean(ends), standard_error(ends)
     spread = "" if math.isnan(error) else f" ± {error:,.{_decimals(middle)}f} (standard error)"
-    return f"{seeds}, last {GAMES} games: {_number(middle)}{spread}"
+    return f"{seeds}, {score.last}: {_number(middle)}{spread}"
 
 
 def commands(lines: Sequence[str]) -> Html:
@@ -56,17 +56,17 @@ def commands(lines: Sequence[str]) -> Html:
     return element("pre", *(element("code", line) for line in wrapping), class_="commands")
 
 
-def _seeds(runs: Sequence[RunDirectory], configs: Sequence[RunConfig]) -> Html:
-    header = ("seed", "frames", "games", f"last {GAMES} games", "best game", "mfec", "directory")
+def _seeds(runs: Sequence[RunDirectory], configs: Sequence[RunConfig], score: Score) -> Html:
+    header = ("seed", "frames", "games", score.last, "best game", "mfec", "directory")
     rows = [
-        (str(config.seed), *_came_to(run, config), _version(run), str(run.path))
+        (str(config.seed), *_came_to(run, config, score), _version(run), str(run.path))
         for run, config in zip(runs, configs, strict=True)
     ]
     return table(Grid("Seeds", header, [rows], names=1), texts=("mfec", "directory"))
 
 
-def _came_to(run: RunDirectory, config: RunConfig) -> tuple[str, ...]:
-    """Frames, games, the mean score of the last ones, the best score."""
+def _came_to(run: RunDirectory, config: RunConfig, score: Score) -> tuple[str, ...]:
+    """Frames, games, the last score, the best of a game."""
     reached = frames_reached(run)
     frames = f"{reached - displacement(config):,}"
     if reached - displacement(config) < config.total_frames:
@@ -74,12 +74,14 @@ def _came_to(run: RunDirectory, config: RunConfig) -> tuple[str, ...]:
     scores = run.episodes()["return"]
     if not scores:
         return frames, "0", "", ""
-    return frames, f"{len(scores):,}", _number(_last_score(run)), _number(max(scores))
+    return frames, f"{len(scores):,}", _number(_last_score(run, score)), _number(max(scores))
 
 
-def _last_score(run: RunDirectory) -> float:
-    """NaN before the first game has ended."""
-    return scores_at(run, [frames_reached(run)])[0]
+def _last_score(run: RunDirectory, score: Score) -> float:
+    """NaN where there is none yet."""
+    if not score.has(run):
+        return math.nan
+    return score.at(run, [score.reached([run]) - displacement(run.read_config())])[0]
 
 
 def _settings(configs: Sequence[RunConfig]) -> Html:
@@ -119,7 +121,7 @@ def _default(config: RunConfig) -> RunConfig:
 
 
 def _values(config: RunConfig) -> dict[str, Any]:
-    return {"device": config.agent.device, **settings_of(config)}
+    return {"device": config.agent.device, **settings_of(config), **asdict(config.evaluation)}
 
 
 def _version(run: RunDirectory) -> str:

@@ -12,14 +12,14 @@ from typing import cast
 from mfec.config import EmbeddingName
 from mfec.figures.figure1 import draw_figure1
 from mfec.figures.figure2 import draw_figure2
-from mfec.figures.learning_curves import GAMES
 from mfec.figures.lines import TITLES, FigureError, Line, label_of, title_of
 from mfec.figures.match_rates import COLUMNS, LAST_FRAMES, draw_match_rates
 from mfec.figures.report.html import Html, element, together
-from mfec.figures.report.missing import command_for, command_for_figure2, missing_curves
+from mfec.figures.report.missing import command_for, command_for_figure2, command_for_scores, missing_curves
 from mfec.figures.report.pictures import drawn, figure, numbers, table
 from mfec.figures.report.runs import commands
-from mfec.figures.report.selection import Selection, played, runs_of
+from mfec.figures.report.selection import Selection
+from mfec.figures.scores import SCORES
 from mfec.figures.table import table as score_table
 from mfec.figures.table import write_table
 from mfec.figures.table_entries import grids_of
@@ -41,16 +41,21 @@ class Section:
 def learning_curves(selection: Selection) -> Section:
     """Figure 1, and what the paper's has besides."""
     name, title = "figure1", "Learning curves"
-    runs, lines = runs_of(selection.curves), played(selection.curves)
+    runs, lines = selection.scored_runs(selection.curves), selection.scored(selection.curves)
     if not runs:
-        return Section(name, title, _no_game(selection))
+        return Section(name, title, _no_score(selection))
+    words = selection.score.words(runs)
+    try:
+        content = drawn(lambda out: draw_figure1(runs, out, score=selection.score_name))
+    except FigureError as error:  # seeds were evaluated at different times
+        return Section(name, title, element("p", f"Figure 1 cannot be drawn yet: {error}."))
     picture = figure(
-        drawn(lambda out: draw_figure1(runs, out)),
+        content,
         name=name,
         alt=f"Learning curves of {_labels(lines)}: score against frames {_places(lines)}. Tables of scores follow.",
         caption=together([
             element("b", "Figure 1."),
-            f" Score against frames: the mean of the last {GAMES} games, and over seeds, {SPREAD}.",
+            _sentences(f" Score against frames: {words.curve}, and over seeds, {SPREAD}.", words.starts),
         ]),
     )  # fmt: skip
     return Section(name, title, together([picture, _without_curve(selection), _missing(selection)]))
@@ -58,18 +63,24 @@ def learning_curves(selection: Selection) -> Section:
 
 def neighbours(selection: Selection) -> Section:
     """Figure 2, one for each embedding that has runs with several k."""
-    pictures = [_effect_of_k(embedding, lines) for embedding, lines in selection.neighbours.items() if played(lines)]
+    pictures = [
+        _effect_of_k(embedding, lines, selection)
+        for embedding, lines in selection.neighbours.items()
+        if selection.scored(lines)
+    ]
     if not pictures:
         what = "Figure 2 needs runs in one environment that differ in k alone, and there are none. To make some:"
         pictures.append(_how_to_make(what, command_for_figure2(selection.lines)))
+        pictures.append(_how_to_score(selection))
     return Section("figure2", "The effect of k", together(pictures))
 
 
 def exact_matches(selection: Selection) -> Section:
     """Shares of exact matches beside the paper's."""
     name, title = "match_rates", "Exact matches"
-    ours = [line for line in played(selection.curves) if line.algorithm == "mfec"]
-    runs = [run for run in runs_of(ours) if _says_matches(run)]
+    played = SCORES["training"].has  # whatever the scores are of
+    ours = [line for line in selection.curves if line.algorithm == "mfec" and any(map(played, line.runs))]
+    runs = [run for line in ours for run in line.runs if played(run) and _says_matches(run)]
     if not runs:
         what = "No run of MFEC here says how many look-ups matched exactly. To make some:"
         return Section(name, title, _how_to_make(what, command_for("match_rates", selection.lines, algorithm="mfec")))
@@ -86,36 +97,42 @@ def exact_matches(selection: Selection) -> Section:
 def scores(selection: Selection) -> Section:
     """The tables: scores, human-normalised ones, interquartile means, beside published ones."""
     name, title = "scores", "Scores"
-    runs = runs_of(selection.curves)
+    runs, score = selection.scored_runs(selection.curves), selection.score_name
     if not runs:
-        return Section(name, title, _no_game(selection))
+        return Section(name, title, _no_score(selection))
     with TemporaryDirectory() as folder:
-        csv = write_table(runs, Path(folder) / "table.csv").read_bytes()
-    grids = [table(grid) for grid in grids_of(score_table(runs))]
+        csv = write_table(runs, Path(folder) / "table.csv", score=score).read_bytes()
+    grids = [table(grid) for grid in grids_of(score_table(runs, score=score), selection.score.words(runs))]
     return Section(name, title, together([*grids, element("p", numbers(csv, "table.csv"))]))
 
 
-def _effect_of_k(embedding: str, lines: Sequence[Line]) -> Html:
+def _effect_of_k(embedding: str, lines: Sequence[Line], selection: Selection) -> Html:
     label = label_of("mfec", embedding)
+    runs, score = selection.scored_runs(lines), selection.score_name
+    words = selection.score.words(runs)
     try:
-        picture = drawn(lambda out: draw_figure2(runs_of(lines), out, embedding=cast(EmbeddingName, embedding)))
+        picture = drawn(lambda out: draw_figure2(runs, out, embedding=cast(EmbeddingName, embedding), score=score))
     except FigureError as error:  # some have only just begun
         return element("p", f"Figure 2, {label}, cannot be drawn yet: {error}.")
     return figure(
         picture,
         name="figure2" if embedding == "vae" else f"figure2_{embedding}",
-        alt=f"Score against the number of neighbours of {label} {_places(played(lines))}.",
+        alt=f"Score against the number of neighbours of {label} {_places(selection.scored(lines))}.",
         caption=together([
             element("b", "Figure 2."),
-            f" Score against k, {label}: the mean over seeds, {SPREAD}, after as many frames as all runs of an "
-            "environment have come to.",
+            _sentences(
+                f" Score against k, {label}: the mean over seeds, {SPREAD}, {selection.score.end}.",
+                words.note,
+                words.starts,
+            ),
         ]),
     )  # fmt: skip
 
 
-def _no_game(selection: Selection) -> Html:
-    which = "run with the paper's k" if played(selection.lines) else "run"
-    return _how_to_make(f"No {which} has finished a game yet. To make some:", command_for("figure1", selection.lines))
+def _no_score(selection: Selection) -> Html:
+    which = "run with the paper's k" if selection.scored(selection.lines) else "run"
+    command = command_for_scores(selection.score, selection.lines)
+    return _how_to_make(f"No {which} has {selection.score.yet}. To make some:", command)
 
 
 def _without_curve(selection: Selection) -> Html:
@@ -135,7 +152,17 @@ def _missing(selection: Selection) -> Html:
     for own in missing:
         what = ", ".join(own.titles) + (f": {'; '.join(own.labels)}" if own.labels else ": everything")
         parts += [element("p", what), commands([own.command])]
-    return element("details", element("summary", "What the paper's figure has besides, and how to make it"), *parts)
+    what = element("summary", "What the paper's figure has besides, and how to make it")
+    return element("details", what, *parts, _how_to_score(selection))
+
+
+def _how_to_score(selection: Selection) -> Html:
+    """A sentence on what such runs need for the scores of this report."""
+    return element("p", selection.score.how, class_="note") if selection.score.how else Html()
+
+
+def _sentences(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
 
 
 def _how_to_make(what: str, command: str) -> Html:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mfec.config import agent_defaults
+from mfec.figures import ScoreName
 from mfec.figures.lines import Line, curve_settings, sort_runs
-from mfec.figures.scores import frames_reached
+from mfec.figures.scores import SCORES, Score, frames_reached
 from mfec.run_directory import RunDirectory
 
 
@@ -16,7 +17,7 @@ class Selection:
     """The lines of a report, and what of them is drawn where.
 
     Where runs of MFEC differ in k, Figure 2 is of all of them, and everything else of those with the paper's k. Runs
-    without a finished game are in no figure.
+    without a score are in no figure of scores.
     """
 
     lines: list[Line]
@@ -27,11 +28,18 @@ class Selection:
     """By embedding, those of environments with several k."""
     repeated: list[tuple[RunDirectory, RunDirectory]]
     """Runs that are left out, each with the one that is the same run and has come as far."""
+    score_name: ScoreName = "training"
+    """What the score of a run is."""
+
+    @property
+    def score(self) -> Score:
+        """What the score of a run is."""
+        return SCORES[self.score_name]
 
     @property
     def waiting(self) -> list[RunDirectory]:
-        """Runs without a finished game."""
-        return [run for line in self.lines for run in line.runs if not _played(run)]
+        """Runs without a score."""
+        return [run for line in self.lines for run in line.runs if not self.score.has(run)]
 
     @property
     def without_curve(self) -> list[Line]:
@@ -43,11 +51,19 @@ class Selection:
         """Whether there are lines that differ from this one in k alone."""
         return sum(_kind(other) == _kind(line) for other in self.lines) > 1
 
+    def scored(self, lines: Sequence[Line]) -> list[Line]:
+        """Those in which a run has a score."""
+        return [line for line in lines if any(map(self.score.has, line.runs))]
 
-def select(runs: Sequence[RunDirectory]) -> Selection:
+    def scored_runs(self, lines: Sequence[Line]) -> list[RunDirectory]:
+        """Their runs that have a score."""
+        return [run for line in lines for run in line.runs if self.score.has(run)]
+
+
+def select(runs: Sequence[RunDirectory], *, score: ScoreName = "training") -> Selection:
     """Sort the runs; what differs in more than k, the seed and the number of frames is refused."""
-    distinct, repeated = _without_repetitions(runs)
-    lines = sort_runs(distinct, apart=["k"])
+    distinct, repeated = _without_repetitions(runs, score)
+    lines = sort_runs(distinct, apart=["k"], score=score)
     kinds: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
         kinds.setdefault(_kind(line), []).append(line)
@@ -58,50 +74,51 @@ def select(runs: Sequence[RunDirectory]) -> Selection:
     curves = [
         line for line in lines if len(kinds[_kind(line)]) == 1 or line.config.agent.k == agent_defaults(line.env).k
     ]
-    return Selection(lines, curves, neighbours, repeated)
-
-
-def runs_of(lines: Sequence[Line]) -> list[RunDirectory]:
-    """Their runs that have finished a game."""
-    return [run for line in lines for run in line.runs if _played(run)]
-
-
-def played(lines: Sequence[Line]) -> list[Line]:
-    """Those in which a run has finished a game."""
-    return [line for line in lines if any(map(_played, line.runs))]
+    return Selection(lines, curves, neighbours, repeated, score)
 
 
 def _kind(line: Line) -> tuple[str, ...]:
     return line.env, line.algorithm, line.embedding
 
 
-def _played(run: RunDirectory) -> bool:
-    return bool(run.episodes()["frames"])
-
-
 def _without_repetitions(
-    runs: Sequence[RunDirectory],
+    runs: Sequence[RunDirectory], score: ScoreName
 ) -> tuple[list[RunDirectory], list[tuple[RunDirectory, RunDirectory]]]:
     """The runs, and those that are the same as one of them: the grids of two figures share some of theirs.
 
-    Of runs with the same seed and settings, whatever their number of frames, the one that has come furthest is kept, if
-    the others played the same games as far as they came. If not, all stay, and are refused as a repeated seed.
+    Of runs with the same seed and settings, whatever their number of frames, the one whose scores have come furthest is
+    kept, if the others played the same games as far as both came. If not, all stay, and are refused as a repeated seed.
+    An evaluation leaves no trace on a run, so one without any is the same; one that was evaluated otherwise has other
+    scores, and stays.
     """
     furthest: dict[str, RunDirectory] = {}
-    for run in sorted(runs, key=frames_reached, reverse=True):
+    for run in sorted(runs, key=lambda run: _came_to(run, score), reverse=True):
         config = run.read_config()
         furthest.setdefault(repr((config.seed, curve_settings(config))), run)
     distinct, repeated = [], []
     for run in runs:
         config = run.read_config()
         same = furthest[repr((config.seed, curve_settings(config)))]
-        if run is same or not _began_alike(run, same):
+        if run is same or not (_began_alike(run, same) and _scored_alike(run, same, score)):
             distinct.append(run)
         else:
             repeated.append((run, same))
     return distinct, repeated
 
 
-def _began_alike(run: RunDirectory, further: RunDirectory) -> bool:
-    """Whether a run's games are the first of another's."""
-    return all(column == further.episodes()[name][: len(column)] for name, column in run.episodes().items())
+def _came_to(run: RunDirectory, score: ScoreName) -> tuple[int, int]:
+    """How far its scores go, and how far the run."""
+    own = SCORES[score]
+    return own.reached([run]) if own.has(run) else 0, frames_reached(run)
+
+
+def _began_alike(run: RunDirectory, other: RunDirectory) -> bool:
+    """Whether the games of one are the first of the other's."""
+    columns = ((column, other.episodes()[name]) for name, column in run.episodes().items())
+    return all(ours[: len(theirs)] == theirs[: len(ours)] for ours, theirs in columns)
+
+
+def _scored_alike(run: RunDirectory, other: RunDirectory, score: ScoreName) -> bool:
+    """Whether a run has no scores to lose, or such as the other has."""
+    ours, theirs = (curve_settings(each.read_config(), score=score) for each in (run, other))
+    return not SCORES[score].has(run) or ours == theirs
