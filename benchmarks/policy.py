@@ -97,7 +97,7 @@ def copy_of(memory: EpisodicMemory, index: str, lookups: list[tuple[np.ndarray, 
     actions = np.repeat(np.arange(memory.n_actions), memory.sizes)
     order = np.argsort(tensors["entry_ids"])
     copy = EpisodicMemory(
-        memory.n_actions, memory.dim, capacity=memory.capacity, k=memory.k, index=index,
+        memory.n_actions, memory.dim, capacity=memory.capacity, k=memory.k, kernel=memory.kernel, index=index,
         few_neighbours=memory.few_neighbours,
     )  # fmt: skip
     for half in np.array_split(order, 2):

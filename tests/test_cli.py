@@ -109,9 +109,9 @@ def test_without_a_command_the_usage_is_shown(capsys):
 
 def test_options_reach_the_run(tmp_path):
     agent = AgentConfig(
-        k=3, gamma=0.5, epsilon=0.25, capacity=77, embedding="random_projection", dim=5, index="cells",
-        recall=0.5, eviction="used", update="replace", few_neighbours="zero", ties="first", episode="game",
-        truncated="skip",
+        k=3, kernel="inverse", gamma=0.5, epsilon=0.25, capacity=77, embedding="random_projection", dim=5,
+        index="cells", recall=0.5, eviction="used", update="replace", few_neighbours="zero", ties="first",
+        episode="game", truncated="skip",
     )  # fmt: skip
     environment = EnvConfig(n_envs=2, frame_stack=3, sticky_actions=0.125, max_frames=80)
     options = [

@@ -56,8 +56,8 @@ def baseline(algorithm: Any, env: str = "qbert", **options: Any) -> RunConfig:
 
 
 OTHER_AGENT = AgentConfig(
-    k=3, gamma=0.5, epsilon=1e-5, capacity=77, embedding="random_projection", dim=5, index="cells", recall=0.5,
-    eviction="used", update="replace", few_neighbours="zero", ties="first", episode="game",
+    k=3, kernel="inverse", gamma=0.5, epsilon=1e-5, capacity=77, embedding="random_projection", dim=5, index="cells",
+    recall=0.5, eviction="used", update="replace", few_neighbours="zero", ties="first", episode="game",
     truncated="skip",
 )  # fmt: skip
 OTHER_ENVIRONMENT = EnvConfig(n_envs=2, frame_stack=3, sticky_actions=0.125, max_frames=80)

@@ -62,7 +62,9 @@ def test_it_prints_as_a_table(agent):
     explanation = agent.explain(observation)
     lines = str(explanation).splitlines()
     heading, *rows, note = lines
-    assert heading.split() == ["action", "value", "comes", "from", "memory", "distance", "episode", "frame", "matched"]
+    assert heading.split() == [
+        "action", "value", "comes", "from", "memory", "weight", "distance", "episode", "frame", "matched",
+    ]  # fmt: skip
     assert len(rows) == sum(max(1, len(own.neighbours.values)) for own in explanation.actions)
     assert sum(row.lstrip().startswith("*") for row in rows) == len(explanation.highest)
     assert all(len(line) < 110 for line in lines)
@@ -90,6 +92,20 @@ def test_a_zero_for_want_of_neighbours_is_not_said_to_be_their_mean():
     table = str(explanation)
     assert "mean" not in table
     assert table.count("too few, so 0") == len(explanation.actions)
+
+
+@pytest.mark.parametrize(("kernel", "words"), [("mean", "  mean of 3"), ("inverse", "weighted mean of 3")])
+def test_it_tells_what_each_memory_counts(kernel, words):
+    agent = MFEC(Walk(length=9), k=3, kernel=kernel, capacity=100, seed=0).learn(300)
+    explanation = agent.explain(np.array([0.5, 0.25], np.float32))
+    heading, *rows, _ = str(explanation).splitlines()
+    assert sum(words in row for row in rows) == len(explanation.actions)
+    end = heading.index("weight") + len("weight")
+    told = [float(row[:end].split()[-1]) for row in rows]
+    assert told == pytest.approx([weight for own in explanation.actions for weight in own.weights], rel=0.01)
+    assert (len(set(told)) == 1) == (kernel == "mean")
+    for own in explanation.actions:
+        assert own.weights @ own.neighbours.values == pytest.approx(own.value, rel=1e-5)
 
 
 def test_actions_count_as_the_environment_does():

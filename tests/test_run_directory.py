@@ -29,6 +29,7 @@ agents = st.builds(
     lambda search, **settings: AgentConfig(device=search[0], index=search[1], **settings),
     searches,
     k=st.integers(1, 10**6),
+    kernel=st.sampled_from(["mean", "inverse"]),
     gamma=st.floats(0, 1, exclude_min=True),
     epsilon=st.floats(0, 1),
     capacity=st.integers(1, 2**62),

@@ -27,6 +27,7 @@ from mfec.config import (
     Eviction,
     FewNeighbours,
     IndexName,
+    Kernel,
     Ties,
     Truncated,
     Update,
@@ -80,6 +81,7 @@ class MFEC:
         env: AnyEnv | str | None,
         *,
         k: int = AgentConfig.k,
+        kernel: Kernel = AgentConfig.kernel,
         gamma: float = AgentConfig.gamma,
         epsilon: float = AgentConfig.epsilon,
         capacity: int = AgentConfig.capacity,
@@ -99,7 +101,7 @@ class MFEC:
     ) -> None:
         named: Any = embedding if isinstance(embedding, str) else embedding.name
         self.config = AgentConfig(
-            k=k, gamma=gamma, epsilon=epsilon, capacity=capacity,
+            k=k, kernel=kernel, gamma=gamma, epsilon=epsilon, capacity=capacity,
             embedding=named if named in EMBEDDINGS else "auto", vae=vae, dim=dim,
             index=index, device=device_name(device), recall=recall, eviction=eviction, update=update,
             few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
@@ -127,7 +129,7 @@ class MFEC:
             else embedding
         )
         self.memory = EpisodicMemory(
-            self.n_actions, self.embedding.dim, capacity=capacity, k=k,
+            self.n_actions, self.embedding.dim, capacity=capacity, k=k, kernel=kernel,
             index=self._index(index) or index, device=device,
             recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours,
         )  # fmt: skip

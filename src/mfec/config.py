@@ -18,6 +18,7 @@ FRAMES_LIMIT_GB = 1.0  # of frames that a run keeps, if it keeps any
 EmbeddingName = Literal["auto", "random_projection", "vae", "identity", "table"]
 IndexName = Literal["exact", "cells", "graph", "cuda", "none", "auto"]
 DeviceName = Literal["cpu", "cuda"]
+Kernel = Literal["mean", "inverse"]
 Eviction = Literal["updated", "used"]
 Update = Literal["max", "replace"]
 FewNeighbours = Literal["infinity", "mean", "zero"]
@@ -47,6 +48,9 @@ class AgentConfig:
 
     k: int = 11
     """Neighbours in an estimate."""
+    kernel: Kernel = "mean"
+    """What neighbours count in an estimate: mean (all the same, Eq. 2), or inverse (each 1 / (d^2 + 0.001), d its
+    distance, as in Neural Episodic Control by Pritzel et al., 2017)."""
     gamma: float = 1.0
     """Discount rate of returns."""
     epsilon: float = 0.005
@@ -77,8 +81,8 @@ class AgentConfig:
     update: Update = "max"
     """Value of a known state and action: highest return (Eq. 1), or the latest one."""
     few_neighbours: FewNeighbours = "mean"
-    """Estimate from a buffer of fewer than k entries: infinity (try the action), mean of what is there, or zero; an
-    action without any entry is tried under the first two."""
+    """Estimate from a buffer of fewer than k entries: infinity (try the action), mean (as --kernel
+    takes it) of what is there, or zero; an action without any entry is tried under the first two."""
     ties: Ties = "random"
     """Choice among actions of equal value: at random from the seed, or always the first."""
     episode: EpisodeEnd = "life"

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from mfec.memory import Evidence
 
-COLUMNS = ("action", "value", "comes from", "memory", "distance", "episode", "frame", "matched")
+COLUMNS = ("action", "value", "comes from", "memory", "weight", "distance", "episode", "frame", "matched")
+NOTE = "* highest value; memory: its value; weight: its share; matched: how often exactly this state came again"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Explanation:
         for action, evidence in enumerate(self.actions):
             mark = "* " if action in self.highest else ""
             head = (f"{mark}{self.first_action + action}", _number(evidence.value), _source(evidence))
-            memories = _memories(evidence) or [("-",) * 5]
+            memories = _memories(evidence) or [("-",) * 6]
             rows += [(*(head if line == 0 else ("",) * 3), *memory) for line, memory in enumerate(memories)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
@@ -55,15 +56,15 @@ class Explanation:
             ).rstrip()
             for cells in (zip(row, widths, strict=True) for row in rows)
         ]
-        return "\n".join(
-            [*lines, "* highest value; memory: its value; matched: how often exactly this state came again"]
-        )
+        return "\n".join([*lines, NOTE])
 
 
 def _source(evidence: Evidence) -> str:
+    found = len(evidence.neighbours.values)
     return {
         "exact": "exact match",
-        "mean": f"mean of {len(evidence.neighbours.values)}",
+        "mean": f"mean of {found}",
+        "weighted_mean": f"weighted mean of {found}",
         "infinity": "not tried enough",
         "zero": "too few, so 0",
     }[evidence.source]
@@ -72,9 +73,20 @@ def _source(evidence: Evidence) -> str:
 def _memories(evidence: Evidence) -> list[tuple[str, ...]]:
     near = evidence.neighbours
     return [
-        (_number(value), f"{distance:.4g}", *("-" if part < 0 else str(part) for part in origin), str(matched))
-        for value, distance, origin, matched in zip(
-            near.values.tolist(), near.distances.tolist(), near.origins.tolist(), near.matched.tolist(), strict=True
+        (
+            _number(value),
+            f"{weight:.3g}",
+            f"{distance:.4g}",
+            *("-" if part < 0 else str(part) for part in origin),
+            str(matched),
+        )
+        for value, weight, distance, origin, matched in zip(
+            near.values.tolist(),
+            evidence.weights.tolist(),
+            near.distances.tolist(),
+            near.origins.tolist(),
+            near.matched.tolist(),
+            strict=True,
         )
     ]
 

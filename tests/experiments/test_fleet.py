@@ -52,11 +52,12 @@ def carts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- Equal runs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one lane", "two lanes"])
+@pytest.fixture(scope="module", params=[(1, "mean"), (2, "inverse")], ids=["one lane", "two lanes"])
 def games(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A fleet of two games, and its settings."""
     out = tmp_path_factory.mktemp("fleet")
-    settings = [*ATARI, "--n-envs", str(request.param)]
+    n_envs, kernel = request.param
+    settings = [*ATARI, "--n-envs", str(n_envs), "--kernel", kernel]
     assert train("qbert", "ms_pacman", *settings, out=out) == 0
     return out, settings
 

@@ -242,7 +242,7 @@ def test_a_finished_run_says_so(finished, capsys):
 @pytest.mark.parametrize(("option", "value", "name"), [
     ("--k", "5", "k"), ("--gamma", "0.5", "gamma"), ("--seed", "6", "seed"), ("--n-envs", "2", "n_envs"),
     ("--embedding", "random_projection", "embedding"), ("--eviction", "used", "eviction"), ("--ties", "first", "ties"),
-    ("--index", "cells", "index"), ("--recall", "0.9", "recall"),
+    ("--index", "cells", "index"), ("--recall", "0.9", "recall"), ("--kernel", "inverse", "kernel"),
 ])  # fmt: skip
 def test_a_run_does_not_go_on_with_another_setting(finished, capsys, option, value, name):
     before = files_of(finished.path)
@@ -282,6 +282,21 @@ def test_a_longer_run_goes_on_from_a_shorter_one_as_if_it_had_never_stopped(tmp_
     assert RunDirectory(tmp_path / "parts").read_config().total_frames == second
 
 
+def test_a_run_with_another_kernel_is_another_run_and_goes_on_as_itself(tmp_path, capsys):
+    cart = ["train", "CartPole-v1", "--capacity", "2000", "--index", "exact", "--no-video"]
+    parts, whole = str(tmp_path / "parts"), str(tmp_path / "whole")
+    for frames in ("1503", "3000"):
+        assert main([*cart, "--kernel", "inverse", "--total-frames", frames, "--out", parts, "--resume"]) == 0
+    assert "going on from frame 1,503" in capsys.readouterr().out
+    assert main([*cart, "--kernel", "inverse", "--total-frames", "3000", "--out", whole]) == 0
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    assert MFEC.load(RunDirectory(tmp_path / "whole").checkpoint).memory.kernel == "inverse"
+    assert main([*cart, "--total-frames", "3000", "--out", str(tmp_path / "mean")]) == 0
+    assert outcome(tmp_path / "mean")[0] != outcome(tmp_path / "whole")[0]
+    assert main([*cart, "--total-frames", "4000", "--out", whole, "--resume"]) == 1
+    assert "was begun with kernel = inverse, it cannot go on with mean" in capsys.readouterr().err
+
+
 def test_a_run_that_was_never_begun_is_begun_by_resume(tmp_path):
     config = RunConfig("FrozenLake-v1", 500, 0, SMALL)
     quiet_train(config, tmp_path / "a", resume=True)
@@ -308,8 +323,9 @@ def make_older(run: RunDirectory) -> list[dict[str, str]]:
     run.progress_file.write_text("".join(line + "\n" for line in lines))
     state, tensors = read_checkpoint(run.checkpoint, kind="agent")
     del state["tally"]["write_seconds"], state["memory"]["index_state"]
-    del state["config"]["recall"], state["memory"]["recall"]
-    run.config_file.write_text(re.sub(r"recall = .*\n", "", run.config_file.read_text()))
+    for name in ("recall", "kernel"):
+        del state["config"][name], state["memory"][name]
+    run.config_file.write_text(re.sub(r"(recall|kernel) = .*\n", "", run.config_file.read_text()))
     write_checkpoint(run.checkpoint, kind="agent", state=state, tensors=tensors)
     return kept
 

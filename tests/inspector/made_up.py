@@ -58,6 +58,7 @@ def make_up(
     *,
     n_actions: int = 6,
     k: int = 11,
+    kernel: str = "mean",
     steps: int = 300,
     episodes: int = 8,
     games: int = 1,
@@ -80,8 +81,9 @@ def make_up(
     values = rng.gamma(2, 300, 900)
     made.answers["/api/run"] = {
         "environment": environment, "directory": directory, "frames": 300_000, "games": 212,
-        "actions": actions, "first_action": 0, "frame_skip": FRAME_SKIP, "k": k, "gamma": 1.0, "epsilon": 0.005,
-        "capacity": 1_000_000, "embedding": "random_projection", "index": "exact", "fps": 15.0, "entries": entries,
+        "actions": actions, "first_action": 0, "frame_skip": FRAME_SKIP, "k": k, "kernel": kernel, "gamma": 1.0,
+        "epsilon": 0.005, "capacity": 1_000_000, "embedding": "random_projection", "index": "exact", "fps": 15.0,
+        "entries": entries,
         "frames_note": "Frames of 120 of 212 episodes were kept (3.1 MB); others are re-created.",
         "live": True, "recorded_games": games,
         "map": {
@@ -91,7 +93,7 @@ def make_up(
         },
     }  # fmt: skip
     for game in range(games):
-        _game(made, game, steps, lengths, n_actions, k, rng, numbers=numbers)
+        _game(made, game, steps, lengths, n_actions, k, kernel, rng, numbers=numbers)
     return made
 
 
@@ -118,6 +120,7 @@ def _game(
     lengths: dict[int, int],
     n_actions: int,
     k: int,
+    kernel: str,
     rng: np.random.Generator,
     *,
     numbers: bool,
@@ -129,11 +132,11 @@ def _game(
     score, look_ups, exact_look_ups, chosen_exact = 0.0, 0, 0, 0
     taken, exact_taken = [], []
     for step in range(steps):
-        estimates = [_estimate(action, step, lengths, k, rng, numbers=numbers) for action in range(n_actions)]
+        estimates = [_estimate(action, step, lengths, k, kernel, rng, numbers=numbers) for action in range(n_actions)]
         if step == 2:  # never tried
             estimates[min(4, n_actions - 1)] = {"value": None, "source": "infinity", "neighbours": []}
         if step == 3:  # too few memories for an average
-            near = {**estimates[-1]["neighbours"][0], "distance": 0.5}
+            near = {**estimates[-1]["neighbours"][0], "distance": 0.5, "weight": 0.0}
             estimates[-1] = {"value": 0.0, "source": "zero", "neighbours": [near]}
         values = [np.inf if each["value"] is None else each["value"] for each in estimates]
         highest = [action for action, value in enumerate(values) if value == max(values)]
@@ -176,16 +179,18 @@ def _game(
 
 
 def _estimate(
-    action: int, step: int, lengths: dict[int, int], k: int, rng: np.random.Generator, *, numbers: bool
+    action: int, step: int, lengths: dict[int, int], k: int, kernel: str, rng: np.random.Generator, *, numbers: bool
 ) -> dict[str, Any]:
     exact = bool(rng.random() < 0.4)
     near = np.sort(rng.gamma(2, 0.2, 1 if exact else k))
+    weights = np.ones_like(near) if exact or kernel == "mean" else 1.0 / (near**2 + 0.001)
+    weights /= weights.sum()
     neighbours = []
-    for distance in near:
+    for distance, weight in zip(near, weights, strict=True):
         episode = int(rng.choice(list(lengths)))
         neighbours.append({
             "id": int(rng.integers(1_000_000)), "value": float(np.float32(rng.normal(700, 500))),
-            "distance": 0.0 if exact else float(distance),
+            "distance": 0.0 if exact else float(distance), "weight": float(weight),
             "episode": episode, "frame": int(rng.integers(lengths[episode])) * FRAME_SKIP,
             "matched": int(rng.integers(20)), "age": int(rng.integers(300_000)),
             "position": rng.normal(0, 2, 2).round(3).tolist(),
@@ -193,8 +198,9 @@ def _estimate(
         })  # fmt: skip
     if step == 3 and action == 0:  # from a memory without dates
         neighbours[0].update(episode=None, frame=None, age=0)
-    value = float(np.mean([each["value"] for each in neighbours]))
-    return {"value": value, "source": "exact" if exact else "mean", "neighbours": neighbours}
+    value = float(weights @ [each["value"] for each in neighbours])
+    source = "exact" if exact else "mean" if kernel == "mean" else "weighted_mean"
+    return {"value": value, "source": source, "neighbours": neighbours}
 
 
 def _is_exact(estimate: dict[str, Any]) -> bool:

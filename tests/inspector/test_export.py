@@ -57,7 +57,10 @@ def recorded(page: Path) -> dict[str, Any]:
     memories = answers.pop("memories")
     for path, answer in answers.items():
         for action in answer["actions"] if "/steps/" in path else ():
-            action["neighbours"] = [{**memories[number], "distance": apart} for number, apart in action["neighbours"]]
+            action["neighbours"] = [
+                {**memories[number], "distance": apart, **({"weight": weight[0]} if weight else {})}
+                for number, apart, *weight in action["neighbours"]
+            ]
     return answers
 
 
@@ -95,10 +98,28 @@ def test_every_answer_is_the_servers(inspection, whole):
             for action in own["actions"] if "/steps/" in path else ():
                 for neighbour in action["neighbours"]:
                     neighbour["distance"] = pytest.approx(neighbour["distance"], rel=1e-4)
+                    del neighbour["weight"]  # it is the same for all
                     neighbour["value"] = pytest.approx(neighbour["value"], rel=1e-5)
                     neighbour["position"] = pytest.approx(neighbour["position"], abs=0.0051)
             assert answer == own, path
     assert kinds == {answer.address for answer in ANSWERS}
+
+
+def test_weights_are_in_the_file_where_they_differ(tmp_path):
+    config = RunConfig("CartPole-v1", 400, agent=AgentConfig(k=4, kernel="inverse", capacity=500))
+    inspection = Inspection(train(config, tmp_path / "run", console=Console(quiet=True)))
+    inspection.finish(inspection.play())
+    answers = recorded(export_game(inspection, 0, tmp_path / "page.html", max_mb=100).file)
+    assert answers["/api/run"]["kernel"] == "inverse"
+    seen = set()
+    for step in range(answers["/api/games/0"]["steps"]):
+        for own, written in zip(
+            inspection.step(0, step)["actions"], answers[f"/api/games/0/steps/{step}"]["actions"], strict=True
+        ):
+            weights = [each["weight"] for each in own["neighbours"]]
+            assert [each["weight"] for each in written["neighbours"]] == pytest.approx(weights, rel=1e-4)
+            seen.update(weights)
+    assert len(seen) > 20
 
 
 def test_every_step_and_picture_of_the_game_is_there(inspection, whole):

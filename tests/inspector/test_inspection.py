@@ -113,6 +113,23 @@ def test_a_zero_for_want_of_neighbours_is_told_as_such(tmp_path):
     assert {own["value"] for own in zeros} == {0.0}
 
 
+@pytest.mark.parametrize("kernel", ["mean", "inverse"])
+def test_each_memory_is_told_with_what_it_counts(tmp_path, kernel):
+    config = RunConfig("CartPole-v1", 600, agent=replace(SETTINGS, kernel=kernel, few_neighbours="zero"))
+    inspection = Inspection(train(config, tmp_path, console=Console(quiet=True)), seed=5)
+    inspection.play()
+    inspection.finish(0)
+    assert inspection.run()["kernel"] == kernel
+    told = [own for step in range(inspection.game(0)["steps"]) for own in inspection.step(0, step)["actions"]]
+    assert {own["source"] for own in told} - {"exact"} == {"mean" if kernel == "mean" else "weighted_mean"}
+    for own in told:
+        weights, values = ([each[name] for each in own["neighbours"]] for name in ("weight", "value"))
+        assert sum(weights) == pytest.approx(1.0)
+        assert np.dot(weights, values) == pytest.approx(own["value"], rel=1e-5)
+        assert weights == sorted(weights, reverse=True)
+    assert (len({each["weight"] for own in told for each in own["neighbours"]}) <= 2) == (kernel == "mean")
+
+
 def test_the_game_is_the_first_that_evaluate_plays(played, kept):
     [evaluation] = evaluate_run(kept, episodes=1, seed=5)
     game = played.game(0)

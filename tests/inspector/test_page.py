@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from mfec.inspector.document import page_document
+from mfec.inspector.recorded import Memories
 
 from ..browser import Watched, let_draw, watch
 from ..waiting import wait_until
@@ -171,6 +173,59 @@ def _written(made: MadeUp, directory: Path) -> str:
     out = directory / "page.html"
     out.write_text(page_document(title="written", recorded=made.recorded())[0])
     return out.as_uri()
+
+
+def _shortened(made: MadeUp) -> MadeUp:
+    """The same with every memory once, as an exported page has them."""
+    memories = Memories(weighted=made.answers["/api/run"]["kernel"] != "mean")
+    steps = {path: memories.shorten(told) for path, told in made.answers.items() if "/steps/" in path}
+    return MadeUp({**made.answers, **steps, "memories": json.loads(memories.as_json())}, made.frames)
+
+
+@pytest.mark.parametrize("shorten", [False, True], ids=["as a server tells it", "as a file has it"])
+def test_what_each_memory_counts_is_shown_where_it_differs(browser, tmp_path, shorten):
+    made = make_up(steps=12, kernel="inverse", environment="Weights")
+    watched = open_page(browser, _written(_shortened(made) if shorten else made, tmp_path), step=0)
+    page, heights, sources = watched.page, set(), set()
+    assert "k = 11, kernel inverse, epsilon" in page.locator("#about").inner_text()
+    for step in range(12):
+        go_to(page, step)
+        data = _step(made, step)
+        for row, estimate in zip(page.locator(".row").all(), data["actions"], strict=True):
+            if estimate["source"] == "weighted_mean":
+                assert row.locator(".kind").inner_text() == "weighted, of 11"
+        estimate = data["actions"][data["action"]]
+        strip = page.locator(".strip").first
+        assert ("where nearer ones count more" in strip.locator("h3").inner_text()) == (
+            estimate["source"] == "weighted_mean"
+        )
+        for card, neighbour in zip(strip.locator(".card:visible").all(), estimate["neighbours"], strict=True):
+            told = card.locator("> span:not(.thumbnail)").all_inner_texts()[1]
+            assert told.startswith("weight ")
+            assert near(told, neighbour["weight"])
+            assert told in card.get_attribute("aria-label")
+        heights.add(strip.bounding_box()["height"])
+        sources.add(estimate["source"])
+        cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
+        assert page.locator(".kind, .card > span").evaluate_all(cut) == []
+    assert sources == {"exact", "weighted_mean", "infinity"}
+    assert len(heights) == 1, "nothing jumps from step to step"
+
+    step = next(i for i in range(12) if len(_step(made, i)["actions"][_step(made, i)["action"]]["neighbours"]) > 1)
+    go_to(page, step)
+    card = page.locator(".strip").first.locator(".card:not([aria-disabled])").first
+    words = card.locator("> span:not(.thumbnail)").all_inner_texts()[1]
+    card.hover()
+    assert words in page.locator("#map-says").inner_text()
+    card.click()
+    assert words in page.locator("#comparison-about").inner_text()
+    assert watched.complaints == []
+    page.context.close()
+
+
+def test_where_all_memories_count_the_same_no_weight_is_shown(opened):
+    assert "weight" not in opened.page.locator("body").inner_text()
+    assert "kernel" not in opened.page.locator("#about").inner_text()
 
 
 def test_small_and_large_numbers_find_room(browser, tmp_path):

@@ -55,8 +55,17 @@ class Entry:
 class ReferenceMemory:
     """Q_EC by the letter: one dictionary for each action, everything sorted in full, no arrays."""
 
-    def __init__(self, n_actions: int, capacity: int, k: int, eviction: str, update: str, few_neighbours: str) -> None:
-        self.capacity, self.k = capacity, k
+    def __init__(
+        self,
+        n_actions: int,
+        capacity: int,
+        k: int,
+        eviction: str,
+        update: str,
+        few_neighbours: str,
+        kernel: str = "mean",
+    ) -> None:
+        self.capacity, self.k, self.kernel = capacity, k, kernel
         self.eviction, self.update, self.few_neighbours = eviction, update, few_neighbours
         self.buffers: list[dict[Identity, Entry]] = [{} for _ in range(n_actions)]
         self.tick = 0
@@ -86,7 +95,7 @@ class ReferenceMemory:
             for action, buffer in enumerate(self.buffers):
                 match = buffer.get(identity)
                 read = [match] if match else self.nearest(state, action, self.k)
-                values[-1].append(match.value if match else self.mean(read))
+                values[-1].append(match.value if match else self.mean(state, read))
                 exact[-1].append(match is not None)
                 if mark_used and self.eviction == "used":
                     for entry in read:
@@ -94,12 +103,19 @@ class ReferenceMemory:
             self.tick += mark_used and self.eviction == "used"
         return values, exact
 
-    def mean(self, entries: list[Entry]) -> float:
+    def mean(self, state: State, entries: list[Entry]) -> float:
         if len(entries) == self.k or (entries and self.few_neighbours == "mean"):
-            total = 0.0
+            if self.kernel == "mean":
+                total = 0.0
+                for entry in entries:
+                    total += entry.value
+                return float32(total / len(entries))
+            total = weights = 0.0
             for entry in entries:
-                total += entry.value
-            return float32(total / len(entries))
+                weight = 1.0 / (squared_distance(entry.state, state) + 0.001)
+                total += weight * entry.value
+                weights += weight
+            return float32(total / weights)
         return 0.0 if self.few_neighbours == "zero" else math.inf
 
     def nearest(self, state: State, action: int, k: int) -> list[Entry]:
@@ -198,6 +214,7 @@ options = st.fixed_dictionaries(
         "eviction": st.sampled_from(["updated", "used"]),
         "update": st.sampled_from(["max", "replace"]),
         "few_neighbours": st.sampled_from(["infinity", "mean", "zero"]),
+        "kernel": st.sampled_from(["mean", "inverse"]),
     }
 )
 # On a 4 x 4 grid nearly every search has ties, and a third of the writes meet a known state.
@@ -250,7 +267,7 @@ def test_a_thousand_reads_and_writes_equal_the_reference(
     rng = random.Random(f"{eviction_rule} {few_neighbours} {update}")
     pair = Pair(
         3, 3, capacity=rng.randint(5, 20), k=rng.randint(2, 5), index=index,
-        eviction=eviction_rule, update=update, few_neighbours=few_neighbours,
+        eviction=eviction_rule, update=update, few_neighbours=few_neighbours, kernel=rng.choice(["mean", "inverse"]),
     )  # fmt: skip
     for turn in range(1000):
         n = rng.randint(1, 4)
@@ -668,6 +685,7 @@ def test_sizes_are_whole_numbers_of_at_least_1(name: str, number: Any) -> None:
 
 @pytest.mark.parametrize(("name", "allowed"), [
     ("eviction", "updated, used"), ("update", "max, replace"), ("few_neighbours", "infinity, mean, zero"),
+    ("kernel", "mean, inverse"),
     ("index", "exact, cells, graph, cuda, none, auto"),
 ])  # fmt: skip
 def test_unknown_settings_are_refused_with_what_is_allowed(name: str, allowed: str) -> None:
@@ -714,14 +732,15 @@ def play(memory: EpisodicMemory, rng: np.random.Generator, turns: int) -> list[A
 
 
 @every_index
-@pytest.mark.parametrize("eviction_rule", ["updated", "used"])
+@pytest.mark.parametrize(("eviction_rule", "kernel"), [("updated", "inverse"), ("used", "mean")])
 @pytest.mark.parametrize("turns", [0, 3, 300])
 def test_a_loaded_memory_is_the_saved_one_and_goes_on_as_it_would(
-    tmp_path: Path, index: str, eviction_rule: str, turns: int
+    tmp_path: Path, index: str, eviction_rule: str, kernel: str, turns: int
 ) -> None:
     memory = EpisodicMemory(
-        3, 3, capacity=13, k=4, index=index, eviction=eviction_rule, update="replace", few_neighbours="mean"
-    )
+        3, 3, capacity=13, k=4, kernel=kernel, index=index, eviction=eviction_rule, update="replace",
+        few_neighbours="mean",
+    )  # fmt: skip
     play(memory, np.random.default_rng(turns), turns)
     memory.save(tmp_path / "memory")
     loaded = EpisodicMemory.load(tmp_path / "memory")
@@ -729,6 +748,17 @@ def test_a_loaded_memory_is_the_saved_one_and_goes_on_as_it_would(
     ours, theirs = (play(each, np.random.default_rng(99), 300) for each in (memory, loaded))
     assert ours == theirs
     assert_same(loaded, memory)
+
+
+def test_a_checkpoint_from_before_there_were_kernels_has_the_mean(tmp_path: Path) -> None:
+    memory = EpisodicMemory(1, 1, capacity=5, k=2)
+    memory.write([[0.0], [1.0]], [0, 0], [1.0, 2.0])
+    settings = memory.settings()
+    del settings["kernel"]
+    write_checkpoint(tmp_path, kind="memory", state=settings, tensors={"memory": memory.tensors()})
+    loaded = EpisodicMemory.load(tmp_path)
+    assert loaded.kernel == "mean"
+    assert loaded.estimate([[0.1]]).values.tolist() == [[1.5]]
 
 
 @pytest.mark.parametrize("index", ["cells", "auto"])

@@ -160,6 +160,70 @@ def test_evidence_is_about_one_state():
         filled().evidence(np.zeros((2, 12)))
 
 
+# -- Weights ----------------------------------------------------------------------------------------------------------
+
+KERNELS = {"mean": np.ones_like, "inverse": lambda distances: 1.0 / (distances**2 + 0.001)}
+places = st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3)
+entries = st.lists(st.tuples(places, st.integers(0, 1), st.floats(-1000, 1000, width=32)), min_size=1, max_size=30)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("index", INDEXES)
+@given(entries, places, st.integers(1, 6), st.sampled_from(["infinity", "mean", "zero"]))
+@settings(max_examples=100)
+def test_values_and_weights_are_those_of_a_full_sort_in_float64(index, kernel, written, query, k, few_neighbours):
+    """Against plain numpy; a value is rounded to float32 once, of numbers that are no larger than the largest."""
+    memory = EpisodicMemory(2, 3, capacity=40, k=k, index=index, kernel=kernel, few_neighbours=few_neighbours)
+    states, actions, returns = (np.array(each) for each in zip(*written, strict=True))
+    names = np.arange(len(written))  # equal states are neighbours here, not matches
+    memory.write(states, actions, returns, names)
+    estimated = memory.estimate([query], [-1]).values[0]
+    for action, own in enumerate(memory.evidence([query], [-1])):
+        mine = actions == action
+        distances = np.sqrt(((states[mine] - query) ** 2).sum(axis=1))
+        near = np.argsort(distances, kind="stable")[:k]
+        assert own.value == estimated[action]
+        assert own.weights.dtype == np.float64
+        assert np.allclose(own.neighbours.distances, distances[near], rtol=1e-12, atol=0.0)
+        if own.source in ("infinity", "zero"):
+            assert own.weights.tolist() == [0.0] * len(near)
+            continue
+        assert own.source == {"mean": "mean", "inverse": "weighted_mean"}[kernel]
+        weights = KERNELS[kernel](distances[near])
+        assert np.allclose(own.weights, weights / weights.sum(), rtol=1e-9, atol=0.0)
+        # Equally near ones may come in another order here, which the memory's own neighbours tell.
+        value = np.average(own.neighbours.values.astype(np.float64), weights=weights)
+        assert own.value == pytest.approx(value, rel=1e-6, abs=1e-4)
+        assert own.weights.sum() == pytest.approx(1.0, abs=1e-12)
+        assert own.value == pytest.approx(own.weights @ own.neighbours.values, rel=1e-6, abs=1e-4)
+
+
+@pytest.mark.parametrize("dim", [2, 64])
+def test_every_exact_index_gives_the_same_values_bit_for_bit(dim):
+    """Cells as well, where buffers are read in full: all measure the distances of what they found in float64."""
+    rng = np.random.default_rng(dim)
+    states, queries = (rng.normal(0, 300, (n, dim)).astype(np.float32) for n in (2000, 100))
+    queries[::2] = states[:50] + rng.normal(0, 0.03, (50, dim)).astype(np.float32)  # where the constant counts
+    actions, returns = rng.integers(0, 3, 2000), rng.normal(0, 1000, 2000)
+    values = set()
+    for index in INDEXES:
+        memory = EpisodicMemory(3, dim, capacity=1000, k=11, index=index, kernel="inverse")
+        memory.write(states, actions, returns)
+        values.add(memory.estimate(queries).values.tobytes())
+    assert len(values) == 1
+
+
+def test_a_near_neighbour_outweighs_many_far_ones_and_a_match_is_its_own_value():
+    memory = EpisodicMemory(1, 1, capacity=9, k=4, kernel="inverse")
+    memory.write([[0.0], [1.0], [1.0], [1.0]], [0] * 4, [8.0, 0.0, 0.0, 0.0], [1, 2, 3, 4])
+    [near] = memory.evidence([[0.0]], [9])
+    assert (near.source, near.exact) == ("weighted_mean", False)
+    assert near.weights.tolist() == pytest.approx([1000 / (1000 + 3 / 1.001), *[(1 / 1.001) / (1000 + 3 / 1.001)] * 3])
+    assert 7.9 < near.value < 8.0
+    [match] = memory.evidence([[0.0]], [2])
+    assert (match.value, match.source, match.weights.tolist()) == (0.0, "exact", [1.0])
+
+
 # -- Samples ----------------------------------------------------------------------------------------------------------
 
 

@@ -113,7 +113,7 @@ class _Page:
         return html.encode("utf-8", "backslashreplace")
 
     def _add_steps(self) -> None:
-        steps, memories = int(self._game["steps"]), Memories()
+        steps, memories = int(self._game["steps"]), Memories(weighted=self._run["kernel"] != "mean")
         for step in range(steps):
             answer = self._inspection.step(self._number, step)
             self._votes.count(answer)

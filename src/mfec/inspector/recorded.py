@@ -44,13 +44,15 @@ class Memories:
     than what zlib looks back at (32 KB), so that 900 steps took 16 MB; with numbers they take 0.3 to 5.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, weighted: bool) -> None:
+        """weighted: whether to keep weights. Where all neighbours count the same, the page does not show them."""
+        self._weighted = weighted
         self._numbers: dict[bytes, int] = {}
 
     def shorten(self, step: dict[str, Any]) -> dict[str, Any]:
-        """A step whose neighbours are pairs: the number of a memory, and its distance."""
+        """A step whose neighbours are short: the number of a memory, its distance, and its weight if that is kept."""
         actions = [
-            {**action, "neighbours": [self._pair(**neighbour) for neighbour in action["neighbours"]]}
+            {**action, "neighbours": [self._short(**neighbour) for neighbour in action["neighbours"]]}
             for action in step["actions"]
         ]
         return {**step, "actions": actions}
@@ -59,12 +61,13 @@ class Memories:
         """All memories, in the order of their numbers."""
         return b"[" + b",".join(self._numbers) + b"]"
 
-    def _pair(self, **neighbour: Any) -> tuple[int, float]:
+    def _short(self, **neighbour: Any) -> tuple[float, ...]:
         # The page shows four digits at most; the others, which nothing can compress, took 2 MB of 14.
-        distance = float(f"{neighbour.pop('distance'):.5g}")
+        distance, weight = (float(f"{neighbour.pop(name):.5g}") for name in ("distance", "weight"))
         place = [round(number, 2) for number in neighbour["position"]]
         memory = as_json({**neighbour, "value": float(f"{neighbour['value']:.6g}"), "position": place})
-        return self._numbers.setdefault(memory, len(self._numbers)), distance
+        number = self._numbers.setdefault(memory, len(self._numbers))
+        return (number, distance, weight) if self._weighted else (number, distance)
 
 
 def in_base64(nbytes: int) -> int:

@@ -27,6 +27,7 @@ class Votes:
     entry_ids: NDArray[np.int64]
     values: NDArray[np.float32]
     distances: NDArray[np.float64]
+    weights: NDArray[np.float64]
     origins: NDArray[np.int32]
     matched: NDArray[np.int32]
     places: NDArray[np.float64]
@@ -152,6 +153,7 @@ def _votes(evidence: Evidence, map_: MemoryMap, own_numbers: bool) -> Votes:
         near.entry_ids,
         near.values,
         near.distances,
+        evidence.weights,
         near.origins,
         near.matched,
         map_.places(near.states),

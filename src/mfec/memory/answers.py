@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Source = Literal["exact", "mean", "infinity", "zero"]
+Source = Literal["exact", "mean", "weighted_mean", "infinity", "zero"]
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,18 @@ class Evidence:
 
     Attributes:
         value: as `EpisodicMemory.estimate` says.
-        source: `exact`, the value of a match; `mean`, that of the neighbours; or, where they are too few for a mean,
-            what `few_neighbours` puts in its place: `infinity` or `zero`.
+        source: `exact`, the value of a match; `mean`, that of the neighbours, or their `weighted_mean` under another
+            kernel; or, where they are too few for a mean, what `few_neighbours` puts in its place: `infinity` or
+            `zero`.
         neighbours: the match, or the neighbours, also where they are too few.
+        weights: what each of them counts in the value, float64 (m,). They sum to 1, a match counts 1; where they are
+            too few for a mean, none counts anything, and all weights are 0.
     """
 
     value: float
     source: Source
     neighbours: Neighbours
+    weights: NDArray[np.float64]
 
     @property
     def exact(self) -> bool:

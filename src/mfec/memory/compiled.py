@@ -7,10 +7,15 @@ import numpy as np
 from mfec.compiling import njit
 from mfec.memory.identities import add_slot, find_slot, remove_slot
 
+DELTA = 1e-3  # of Neural Episodic Control (Pritzel et al., 2017): keeps a neighbour at no distance from deciding alone
+
 
 @njit()
-def average(stored, matches, neighbours, few, values):
-    """Values of exact matches, and means of neighbours elsewhere (Eq. 2); `few` as in FEW_NEIGHBOURS."""
+def average(stored, matches, neighbours, squared, few, kernel, values):
+    """Values of exact matches, and means of neighbours elsewhere (Eq. 2), weighted as `kernel` says.
+
+    `few` is a place in FEW_NEIGHBOURS, `kernel` one in KERNELS.
+    """
     n, n_actions, k = neighbours.shape
     for row in range(n):
         for action in range(n_actions):
@@ -18,15 +23,33 @@ def average(stored, matches, neighbours, few, values):
                 values[row, action] = stored[action, matches[row, action]]
                 continue
             total = 0.0
+            whole = 0.0
             found = 0
             for i in range(k):
                 if neighbours[row, action, i] >= 0:
-                    total += stored[action, neighbours[row, action, i]]
+                    own = weight(squared[row, action, i], kernel)
+                    total += own * stored[action, neighbours[row, action, i]]
+                    whole += own
                     found += 1
             if has_mean(found, k, few):
-                values[row, action] = total / found
+                values[row, action] = total / whole
             else:
                 values[row, action] = 0.0 if few == 2 else np.inf
+
+
+@njit()
+def weight(squared, kernel):
+    """What a neighbour at this squared distance counts, beside others; `kernel` is a place in KERNELS."""
+    return 1.0 if kernel == 0 else 1.0 / (squared + DELTA)
+
+
+@njit()
+def shares(squared, kernel):
+    """The weights of all neighbours behind one value, float64 (m,), which sum to 1."""
+    weights = np.empty(len(squared))
+    for i in range(len(squared)):
+        weights[i] = weight(squared[i], kernel)
+    return weights / weights.sum()
 
 
 @njit()

@@ -10,19 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.compiling import announce_compiling
-from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Update
+from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Kernel, Update
 from mfec.device import Channel, DeviceEncoder, Seen, device_name, open_channel
 from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours, Source
 from mfec.memory.buffers import Buffers
-from mfec.memory.compiled import average, count_matches, enter_all, has_mean, set_ticks, write_rows
+from mfec.memory.compiled import average, count_matches, enter_all, has_mean, set_ticks, shares, write_rows
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
 from mfec.memory.neighbours import NeighbourIndex, index_bytes_per_entry, make_index
 from mfec.memory.neighbours.cuda import CudaIndex
 from mfec.memory.neighbours.recall import RecallMeter
 
-FEW_NEIGHBOURS = get_args(FewNeighbours)
-SETTINGS = {"n_actions", "dim", "capacity", "k", "recall", "eviction", "update", "few_neighbours"}
+FEW_NEIGHBOURS, KERNELS = get_args(FewNeighbours), get_args(Kernel)
+SETTINGS = {"n_actions", "dim", "capacity", "k", "kernel", "recall", "eviction", "update", "few_neighbours"}
 
 
 class EpisodicMemory:
@@ -33,6 +33,8 @@ class EpisodicMemory:
         dim: numbers in a state.
         capacity: entries in each buffer; the paper has one million on Atari.
         k: neighbours in an estimate; the paper has 11 on Atari and 50 on Labyrinth.
+        kernel: what neighbours count in an estimate: all the same, a `mean` (Eq. 2), or the `inverse` of the squared
+            distance, 1 / (d^2 + 0.001), the kernel of Neural Episodic Control (Pritzel et al., 2017).
         index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), `cuda` (exact, where the
             states are kept on a device), `none` (exact matches alone), or `auto`: cuda on the device `cuda`; else exact
             while that is the faster one on this machine, then cells. `graph` is another word for cells.
@@ -42,7 +44,8 @@ class EpisodicMemory:
             least recently `used` (section 4): written, matched, or a neighbour in an estimate.
         update: `max` keeps the highest return (Eq. 1), `replace` the latest (the paper's footnote).
         few_neighbours: the estimate of a new state from a buffer of fewer than k entries: `infinity` (try the
-            action), the `mean` of what is there, or `zero`. An action without any entry is tried, except under `zero`.
+            action), the `mean` (as `kernel` takes it) of what is there, or `zero`. An action without any entry is
+            tried, except under `zero`.
 
     >>> memory = EpisodicMemory(n_actions=2, dim=1, capacity=10, k=1)
     >>> memory.write([[0.0], [1.0]], actions=[0, 1], returns=[3.0, 5.0])
@@ -57,6 +60,7 @@ class EpisodicMemory:
         *,
         capacity: int = AgentConfig.capacity,
         k: int = AgentConfig.k,
+        kernel: Kernel = AgentConfig.kernel,
         index: IndexName = AgentConfig.index,
         device: DeviceName | Channel = AgentConfig.device,
         recall: float = AgentConfig.recall,
@@ -73,6 +77,7 @@ class EpisodicMemory:
         if capacity >= 2**30:
             raise ValueError(f"capacity must be below 2**30 entries per action, not {capacity}")
         for name, given, allowed in (
+            ("kernel", kernel, KERNELS),
             ("eviction", eviction, get_args(Eviction)),
             ("update", update, get_args(Update)),
             ("few_neighbours", few_neighbours, FEW_NEIGHBOURS),
@@ -82,6 +87,7 @@ class EpisodicMemory:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {given!r}")
         self.n_actions, self.dim, self.capacity, self.k = int(n_actions), int(dim), int(capacity), int(k)
         self.recall = float(recall)
+        self.kernel: Kernel = kernel
         self.eviction: Eviction = eviction
         self.update: Update = update
         self.few_neighbours: FewNeighbours = few_neighbours
@@ -131,8 +137,8 @@ class EpisodicMemory:
         """The value of every action in every state (Eq. 2).
 
         An exact match has its stored value, anything else the mean of its k nearest neighbours in the action's
-        buffer. `mark_used=False` leaves no trace: not on the eviction order, nor on the measured recall, nor on what
-        the index sets itself by.
+        buffer, under `inverse` weighted by their nearness. `mark_used=False` leaves no trace: not on the eviction
+        order, nor on the measured recall, nor on what the index sets itself by.
 
         states: float32 (n, dim), or observations of which the device makes them; identities: n bytes or integers, by
         default the states' own bytes.
@@ -143,7 +149,7 @@ class EpisodicMemory:
         self._index.asked(batch, learning=mark_used)
         neighbours, squared = self._index.search(batch, ~exact, self.k)
         values = np.empty(exact.shape, np.float32)
-        average(self.buffers.values, matches, neighbours, FEW_NEIGHBOURS.index(self.few_neighbours), values)
+        average(self.buffers.values, matches, neighbours, squared, *self._averaging, values)
         if mark_used:
             if self._index.approximate and not isinstance(batch, Seen):
                 self._meter.watch(batch, ~exact, squared, self.buffers.sizes)
@@ -174,23 +180,32 @@ class EpisodicMemory:
         matches = self._table.find(keys)
         slots, squared = self._index.search(batch, matches < 0, self.k)
         values = np.empty(matches.shape, np.float32)
-        average(self.buffers.values, matches, slots, FEW_NEIGHBOURS.index(self.few_neighbours), values)
+        average(self.buffers.values, matches, slots, squared, *self._averaging, values)
         evidence = []
         for action, match in enumerate(matches[0].tolist()):
             if match >= 0:
-                behind = self._neighbours(action, np.array([match]), np.zeros(1))
+                own, apart = np.array([match]), np.zeros(1)
             else:
-                behind = self._neighbours(action, slots[0, action], squared[0, action])
-            source = self._source(len(behind.values), exact=match >= 0)
-            evidence.append(Evidence(float(values[0, action]), source, behind))
+                own, apart = slots[0, action], squared[0, action]
+            behind = self._neighbours(action, own, apart)
+            found = len(behind.values)
+            source = self._source(found, exact=match >= 0)
+            counts = source in ("exact", "mean", "weighted_mean")
+            weights = shares(apart[:found], KERNELS.index(self.kernel)) if counts else np.zeros(found)
+            evidence.append(Evidence(float(values[0, action]), source, behind, weights))
         return evidence
+
+    @property
+    def _averaging(self) -> tuple[int, int]:
+        """How neighbours make a value, as compiled functions take it."""
+        return FEW_NEIGHBOURS.index(self.few_neighbours), KERNELS.index(self.kernel)
 
     def _source(self, found: int, *, exact: bool) -> Source:
         """What the value of an action comes from, of which so many entries were found."""
         if exact:
             return "exact"
         if has_mean(found, self.k, FEW_NEIGHBOURS.index(self.few_neighbours)):
-            return "mean"
+            return "mean" if self.kernel == "mean" else "weighted_mean"
         return "zero" if self.few_neighbours == "zero" else "infinity"
 
     def sample(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Entries]:
@@ -310,6 +325,7 @@ class EpisodicMemory:
             "dim": self.dim,
             "capacity": self.capacity,
             "k": self.k,
+            "kernel": self.kernel,
             "index": self.index,
             "recall": self.recall,
             "eviction": self.eviction,

@@ -23,11 +23,13 @@ class Card {
   place = null; // "episode:frame" of the memory on it
   painted = null; // the place whose frame is on its canvas
 
-  constructor() {
+  constructor(run) {
+    this.run = run;
     this.canvas = make("canvas", { role: "img", "aria-label": "", width: "84", height: "84" });
     this.instead = make("span", { class: "instead" });
     this.value = make("strong");
     this.distance = make("span");
+    this.weight = make("span");
     this.episode = make("span");
     this.frame = make("span");
     this.matched = make("span");
@@ -37,6 +39,7 @@ class Card {
       make("span", { class: "thumbnail" }, this.canvas, this.instead),
       this.value,
       this.distance,
+      ...(run.kernel === "mean" ? [] : [this.weight]),
       this.episode,
       this.frame,
       this.matched,
@@ -53,12 +56,14 @@ class Card {
     set(this.button, "data-value", neighbour.value);
     set(this.button, "data-id", neighbour.id);
     say(this.distance, neighbour.distance === 0 ? "the same state" : `distance ${distance(neighbour.distance)}`);
+    say(this.weight, `weight ${number(neighbour.weight)}`);
     say(this.episode, recorded ? `episode ${number(neighbour.episode)}` : "not recorded");
     say(this.frame, recorded ? `frame ${number(neighbour.frame)}` : "when it was");
     say(this.matched, `matched ${short(neighbour.matched)}×`);
     const when = recorded ? `episode ${neighbour.episode}, frame ${neighbour.frame}` : "not recorded when it was";
     const words = `Memory ${rank} of ${of}: value ${number(neighbour.value)}, distance ${distance(neighbour.distance)}`;
-    set(this.button, "aria-label", `${words}, ${when}, matched ${count(neighbour.matched, "time")}`);
+    const counts = weight(neighbour, this.run);
+    set(this.button, "aria-label", `${words}${counts}, ${when}, matched ${count(neighbour.matched, "time")}`);
     set(this.button, "aria-disabled", recorded ? null : "true");
     set(this.canvas, "aria-label", recorded ? `Remembered frame ${neighbour.frame} of episode ${neighbour.episode}` : "");
     if (place !== this.place || place === null) {
@@ -108,7 +113,8 @@ const HINT = "Click on a memory, or press Enter on it, to watch what happened ne
 // The memories of one action: a heading and its cards. Eighteen actions with fifty memories each would take half a
 // second to fill: a strip out of sight has its heading only, and is filled when it comes near.
 class Strip {
-  constructor(sight, inSight) {
+  constructor(run, sight, inSight) {
+    this.run = run;
     this.sight = sight;
     this.inSight = inSight;
     this.cards = [];
@@ -152,7 +158,7 @@ class Strip {
   #fillTo(to) {
     const { neighbours } = this;
     while (this.cards.length < to) {
-      const card = new Card();
+      const card = new Card(this.run);
       this.cards.push(card);
       this.hint.before(card.item);
       this.sight.watch(card.item, card);
@@ -209,5 +215,6 @@ function behind(estimate, entries) {
     return entries === 0 ? "was never tried: it counts as 0" : "has too few memories for an average: it counts as 0";
   }
   if (estimate.source === "exact") return "was taken in this very state before: its value is the best return that followed";
-  return `is new here: its value is the average of ${some === 1 ? "the nearest" : `the ${some} nearest`} of ${count(entries, "memory", "memories")}`;
+  const weighed = estimate.source === "weighted_mean" && some > 1 ? ", where nearer ones count more" : "";
+  return `is new here: its value is the average of ${some === 1 ? "the nearest" : `the ${some} nearest`} of ${count(entries, "memory", "memories")}${weighed}`;
 }

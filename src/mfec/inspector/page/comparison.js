@@ -62,7 +62,8 @@ class Comparison {
     say(this.title, `Now, and episode ${number(neighbour.episode)} then`);
     const worth = `A memory of ${this.run.actions[action]} worth ${number(neighbour.value)}`;
     const far = neighbour.distance === 0 ? "the very same state" : `distance ${distance(neighbour.distance)}`;
-    say(this.about, `${worth}, ${far}, from frame ${number(neighbour.frame)} of episode ${number(neighbour.episode)}.`);
+    const counts = weight(neighbour, this.run);
+    say(this.about, `${worth}, ${far}${counts}, from frame ${number(neighbour.frame)} of episode ${number(neighbour.episode)}.`);
     say(this.then.title, `Then: episode ${number(neighbour.episode)}`);
     say(this.note, "Asking for the episode…");
     say(find("#followed-note"), "");

@@ -24,6 +24,7 @@ class Decision {
     this.rows = run.actions.map((name, action) => new Row(name, run.entries[action], () => this.#fold(action)));
     find("#actions").append(...this.rows.map((row) => row.item));
     find("#actions").classList.toggle("many", run.actions.length > 9);
+    this.root.classList.toggle("weighted", run.kernel !== "mean");
     const longest = Math.max(...run.actions.map((name) => name.length));
     find("#actions").style.setProperty("--names", `${Math.max(5, Math.min(12, 0.52 * longest))}rem`);
     this.#listen(open, pointed);
@@ -124,7 +125,7 @@ class Decision {
     const order = [taken, ...(highest[0] === taken ? [] : [highest[0]]), ...others];
     const open = order.filter((action) => this.#isOpen(action));
     while (this.#strips.length < open.length) {
-      const strip = new Strip(this.cardSight, this.#strips.length < 3);
+      const strip = new Strip(this.run, this.cardSight, this.#strips.length < 3);
       this.#strips.push(strip);
       this.holder.append(strip.element);
       this.stripSight.watch(strip.element, strip);
@@ -250,7 +251,8 @@ class Row {
 function inShort(estimate) {
   if (estimate.source === "infinity") return "counts as most";
   if (estimate.source === "zero") return "too few, so 0";
-  return estimate.source === "exact" ? "exact match" : `average of ${estimate.neighbours.length}`;
+  if (estimate.source === "exact") return "exact match";
+  return `${estimate.source === "weighted_mean" ? "weighted," : "average"} of ${estimate.neighbours.length}`;
 }
 
 function verdict(step, run) {

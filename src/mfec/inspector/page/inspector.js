@@ -354,7 +354,8 @@ class Inspector {
     const { run } = this;
     say(find("#environment"), run.environment);
     const learned = `${count(run.frames, "frame")} learned in ${count(run.games, "game")}`;
-    const settings = `k = ${run.k}, epsilon = ${run.epsilon}, ${run.embedding.replaceAll("_", " ")}`;
+    const kernel = run.kernel === "mean" ? "" : `, kernel ${run.kernel}`;
+    const settings = `k = ${run.k}${kernel}, epsilon = ${run.epsilon}, ${run.embedding.replaceAll("_", " ")}`;
     const about = find("#about");
     about.append(make("code", { text: run.directory }), make("span", { text: learned }), make("span", { text: settings }));
     say(find("#frames-note"), run.frames_note);

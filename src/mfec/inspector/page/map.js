@@ -81,10 +81,9 @@ class MemoryMap {
     if (!this.step) return;
     if (action !== null && action !== this.action) this.show(this.step, action);
     this.pointed = neighbour;
-    say(
-      this.says,
-      neighbour ? `Value ${number(neighbour.value)}, distance ${distance(neighbour.distance)}.` : this.words,
-    );
+    const about = (near) =>
+      `Value ${number(near.value)}, distance ${distance(near.distance)}${weight(near, this.run)}.`;
+    say(this.says, neighbour ? about(neighbour) : this.words);
     this.#drawAll();
   }
 

@@ -71,9 +71,14 @@ class Recording {
     return fromBase64(await this.json(path));
   }
 
-  // A step names its memories by number, each with its distance: the file has every memory once.
+  // A step names its memories by number, each with its distance, and its weight where the page shows that: the file has
+  // every memory once.
   #withMemories(step) {
-    const written = (near) => (Array.isArray(near) ? { ...this.answers.memories[near[0]], distance: near[1] } : near);
+    const written = (near) => {
+      if (!Array.isArray(near)) return near;
+      const [memory, distance, weight] = near;
+      return { ...this.answers.memories[memory], distance, weight };
+    };
     const actions = step.actions.map((action) => ({ ...action, neighbours: action.neighbours.map(written) }));
     return { ...step, actions };
   }

@@ -25,6 +25,11 @@ function distance(value) {
   return number(value >= 0.001 && value < 1 ? Number(value.toFixed(3)) : value);
 }
 
+// What a memory counts in a value, to follow other words about it; nothing where all count the same.
+function weight(neighbour, run) {
+  return run.kernel === "mean" ? "" : `, weight ${number(neighbour.weight)}`;
+}
+
 function percent(share) {
   return share === null || share === undefined ? "–" : `${Math.round(100 * share)}%`;
 }
