@@ -247,14 +247,15 @@ class _NativeBoard:
     def __init__(self, vector: AtariVector) -> None:
         self._vector = vector
         self._resets = 0  # since the ROM was loaded
+        self._loads = 0  # each with a seed of its own, or the same few starts would be drawn again
 
     def begin(self, waiting: Sequence[int]) -> tuple[int, NDArray[Any]]:
         # The emulator draws its start itself, and any that was not played yet will do: 4 draws a game.
         start = -1
         while start not in waiting:
             load = self._resets == self._vector.reseed_every
-            self._resets = 1 if load else self._resets + 1
-            observations, info = self._vector.reset(seed=[0 if load else None])
+            self._resets, self._loads = (1, self._loads + 1) if load else (self._resets + 1, self._loads)
+            observations, info = self._vector.reset(seed=[self._loads if load else None])
             start = int(info["episode_frame_number"][0])
         return start, observations[0]
 
