@@ -19,9 +19,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mfec.config import EnvConfig, RunConfig, agent_defaults
+from mfec.config import EnvConfig, RunConfig
 from mfec.experiments.train import train
 from mfec.history import History
+from mfec.recipes import agent_defaults
 
 GAMES = ("qbert", "ms_pacman", "space_invaders", "frostbite", "river_raid")
 COLUMNS = ("", "environments", "steps", "bytes a frame", "frames/s without", "frames/s with", "time with / without")

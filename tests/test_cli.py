@@ -16,9 +16,10 @@ import pytest
 
 from mfec.cli import Envs, Evaluate, Inspect, Play, Plot, Report, Train, VaeShow, VaeTrain, main
 from mfec.cli.figure import Figure1, Figure2, MatchRates, Table
-from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig, agent_defaults
+from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
 from mfec.experiments.fleet import Member
 from mfec.experiments.stopping import Stopped
+from mfec.recipes import agent_defaults
 from mfec.run_directory import RunDirectory
 
 from .waiting import PATIENCE

@@ -10,19 +10,9 @@ import pytest
 
 from mfec.cli import main
 from mfec.command_line import arguments_of
-from mfec.config import (
-    A2CConfig,
-    AgentConfig,
-    DQNConfig,
-    EnvConfig,
-    RunConfig,
-    VAEConfig,
-    agent_defaults,
-    dqn_defaults,
-    environment_defaults,
-    scheduled,
-)
+from mfec.config import A2CConfig, AgentConfig, DQNConfig, EnvConfig, RunConfig, VAEConfig, scheduled
 from mfec.experiments.stopping import Stopped
+from mfec.recipes import agent_defaults, dqn_defaults, environment_defaults
 from mfec.run_directory import RunDirectory
 
 

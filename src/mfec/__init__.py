@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from mfec.agent import MFEC
     from mfec.callback import Callback, Game
     from mfec.checkpoint import CheckpointError
-    from mfec.config import AgentConfig, agent_defaults
+    from mfec.config import AgentConfig
     from mfec.embeddings import VAE, Identity, RandomProjection
     from mfec.envs import make_atari, make_env
     from mfec.memory import EpisodicMemory
+    from mfec.recipes import agent_defaults
 
 __version__ = "0.1.0"
 
@@ -27,7 +28,7 @@ _HOMES = {
     "Identity": "mfec.embeddings",
     "RandomProjection": "mfec.embeddings",
     "VAE": "mfec.embeddings",
-    "agent_defaults": "mfec.config",
+    "agent_defaults": "mfec.recipes",
     "make_atari": "mfec.envs",
     "make_env": "mfec.envs",
 }

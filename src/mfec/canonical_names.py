@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+EnvKind = Literal["atari", "labyrinth", "other"]
+
 LEVEL_IDS = {
     "mfec/Labyrinth-Forage-v0": "labyrinth_forage",
     "mfec/Labyrinth-ForageAndAvoid-v0": "labyrinth_forage_and_avoid",
@@ -42,3 +46,15 @@ def canonical_name(name: str) -> str:
     if name.startswith("ale_py:ALE/"):
         return name.removeprefix("ale_py:")
     return _SPELLINGS.get(name.replace("_", ""), name)
+
+
+def env_kind(name: str) -> EnvKind:
+    """Which of the paper's two kinds of environments it is, or neither.
+
+    >>> env_kind("mspacman"), env_kind("ALE/Pong-v5"), env_kind("labyrinth_forage"), env_kind("CartPole-v1")
+    ('atari', 'atari', 'labyrinth', 'other')
+    """
+    name = canonical_name(name)
+    if name in LEVEL_IDS.values() or name.rpartition(":")[2].startswith("mfec/Labyrinth-"):
+        return "labyrinth"
+    return "atari" if name in GAMES or name.startswith("ALE/") else "other"

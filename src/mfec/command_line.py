@@ -5,17 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mfec.config import (
-    CHECKPOINT_FRAMES,
-    FRAMES_LIMIT_GB,
-    A2CConfig,
-    EvaluationConfig,
-    RunConfig,
-    VAEConfig,
-    agent_defaults,
-    dqn_defaults,
-    environment_defaults,
-)
+from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, A2CConfig, EvaluationConfig, RunConfig, VAEConfig
+from mfec.recipes import agent_defaults, dqn_defaults, environment_defaults
 
 Options = dict[str, str | None]  # a switch has no value
 

@@ -42,7 +42,7 @@ ALGORITHMS: dict[AlgorithmName, str] = {
 class AgentConfig:
     """Settings of the episodic controller. Numbers are the paper's for Atari (section 4.1).
 
-    `agent_defaults` knows those for the Labyrinth, too. Where the paper is silent or says two things,
+    `mfec.recipes` has those for the Labyrinth, and tuned ones. Where the paper is silent or says two things,
     `docs/differences-from-the-paper.md` explains the default.
     """
 
@@ -119,18 +119,6 @@ class AgentConfig:
         if self.truncated != "auto":
             return self.truncated
         return "write" if published else TRUNCATED_ELSEWHERE
-
-
-def agent_defaults(env: str) -> AgentConfig:
-    """The paper's settings for that environment: its own on the Labyrinth (section 4.2), elsewhere those for Atari.
-
-    >>> agent_defaults("labyrinth_forage").k, agent_defaults("qbert").k
-    (50, 11)
-    """
-    name = env.rpartition(":")[2]  # an id may begin with the module that registers it
-    if name.startswith(("labyrinth_", "mfec/Labyrinth-")):
-        return AgentConfig(k=50, gamma=0.99, capacity=100_000)
-    return AgentConfig()
 
 
 @dataclass(frozen=True)
@@ -323,18 +311,6 @@ def _check_counts(config: object, *names: str) -> None:
         number = getattr(config, name)
         if number is not None and number < 1:
             raise ValueError(f"{name} must be at least 1, not {number}")
-
-
-def environment_defaults(algorithm: AlgorithmName) -> EnvConfig:
-    """How that algorithm plays as published: MFEC sees one frame, the networks four, and A2C learns from 16 games."""
-    if algorithm == "mfec":
-        return EnvConfig()
-    return EnvConfig(n_envs=16 if algorithm == "a2c" else 1, frame_stack=4)
-
-
-def dqn_defaults(algorithm: AlgorithmName) -> DQNConfig:
-    """The published settings of DQN with uniform or with prioritised replay."""
-    return DQNConfig(learning_rate=DQNConfig.learning_rate / 4) if algorithm == "prioritised_dqn" else DQNConfig()
 
 
 SCHEDULE = {"replay_start": 50_000, "target_every": 10_000, "epsilon_steps": 1_000_000}

@@ -19,17 +19,9 @@ import pytest
 from mfec.baselines.replay import FrameReplay
 from mfec.checkpoint import read_checkpoint
 from mfec.cli import main
-from mfec.config import (
-    A2CConfig,
-    AgentConfig,
-    AlgorithmName,
-    DQNConfig,
-    EnvConfig,
-    RunConfig,
-    dqn_defaults,
-    environment_defaults,
-)
+from mfec.config import A2CConfig, AgentConfig, AlgorithmName, DQNConfig, EnvConfig, RunConfig
 from mfec.experiments.train import train
+from mfec.recipes import dqn_defaults, environment_defaults
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 from ..experiments.stopping import CLOCKS, games_of, stopped_after, wait_for

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mfec.config import AgentConfig, DQNConfig, EnvConfig, RunConfig, agent_defaults
+from mfec.config import AgentConfig, DQNConfig, EnvConfig, EvaluationConfig, RunConfig
 from mfec.embeddings.vae import shipped_names
 from mfec.experiments.grid import Choices, GridRun, asked, expand, read_experiment
+from mfec.recipes import agent_defaults
 
 GAMES = ["ms_pacman", "space_invaders", "frostbite", "qbert", "river_raid"]
 LEVELS = ["labyrinth_forage", "labyrinth_forage_and_avoid", "labyrinth_double_t_maze"]
@@ -209,8 +210,20 @@ def test_what_was_asked_is_kept():
     kept = tomllib.loads(asked(experiment, choices, expand(experiment, choices)))
     del kept["mfec"]
     assert kept == {
-        "experiment": "figure2", "runs": 4, "games": ["qbert"], "k": [1, 3], "seeds": 2, "scale": 1.0, "device": "cuda",
+        "experiment": "figure2", "runs": 4, "games": ["qbert"], "k": [1, 3], "seeds": 2, "scale": 1.0,
+        "recipe": "paper", "device": "cuda",
     }  # fmt: skip
+
+
+def test_the_recipe_and_the_evaluation_are_those_of_every_run():
+    evaluation = EvaluationConfig(200_000)
+    runs = grid("figure1", games=("qbert",), seeds=1, recipe="tuned", evaluation=evaluation)
+    assert {run.config.evaluation for run in runs} == {evaluation}
+    of_mfec = {run.config.agent.gamma for run in runs if run.config.algorithm == "mfec"}
+    assert of_mfec == {agent_defaults("qbert", "tuned").gamma} != {agent_defaults("qbert").gamma}
+    experiment = read_experiment("figure1")
+    kept = tomllib.loads(asked(experiment, Choices(seeds=1, evaluation=evaluation), runs))
+    assert kept["evaluation"]["evaluate_every"] == 200_000
 
 
 def test_a_run_is_called_by_its_place():

@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mfec.config import (
-    AgentConfig,
-    AlgorithmName,
-    EvaluationConfig,
-    RunConfig,
-    agent_defaults,
-    dqn_defaults,
-    environment_defaults,
-)
+from mfec.config import AgentConfig, AlgorithmName, EvaluationConfig, RunConfig
+from mfec.recipes import agent_defaults, dqn_defaults, environment_defaults
 from mfec.run_directory import EVALUATIONS, PROGRESS, RunDirectory
 
 Games = Sequence[tuple[int, float]]  # when each ended, and its score

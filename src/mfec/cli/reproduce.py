@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from mfec.cli.stopping import say_how_to_resume
-from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, AgentConfig, DeviceName, EvaluationConfig, dqn_defaults
+from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, AgentConfig, DeviceName, EvaluationConfig
 from mfec.errors import MfecError
 from mfec.experiments.grid import (
     FRAMES_A_STEP,
@@ -24,6 +24,7 @@ from mfec.experiments.grid import (
     expand,
     read_experiment,
 )
+from mfec.recipes import RecipeName, dqn_defaults
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,6 +61,8 @@ class Reproduce:
     """For a first look: this share of the frames and, rounded up, of the seeds, unless --seeds says how many."""
     n_envs: Annotated[int | None, arg(metavar="N")] = None
     """Environments of every run; None stands for 1, and 16 of a2c."""
+    recipe: RecipeName = "paper"
+    """Settings of mfec: the paper's, or those tuned on its five games (see docs/results.md)."""
     device: DeviceName = AgentConfig.device
     """cpu, or cuda for an NVIDIA GPU, where all runs of mfec share it in fleets."""
     evaluation: OmitArgPrefixes[EvaluationConfig] = field(default_factory=EvaluationConfig)
@@ -128,6 +131,7 @@ def _choices(command: Reproduce) -> Choices:
         total_frames=command.total_frames,
         scale=command.scale,
         n_envs=command.n_envs,
+        recipe=command.recipe,
         device=command.device,
         evaluation=command.evaluation,
     )

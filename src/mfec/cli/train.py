@@ -27,13 +27,11 @@ from mfec.config import (
     EvaluationConfig,
     RunConfig,
     VAEConfig,
-    agent_defaults,
-    dqn_defaults,
-    environment_defaults,
     folder_of,
 )
 from mfec.errors import MfecError
 from mfec.experiments.stopping import STOP_SIGNALS, Stopped
+from mfec.recipes import RecipeName, agent_defaults, dqn_defaults, environment_defaults
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +44,7 @@ Runs = dict[str, tuple[RunConfig, Path]]  # settings and directory, by name
 @dataclass(frozen=True)
 class Train:
     """Train an agent; everything goes into a run directory. Defaults are the paper's for Atari; on the Labyrinth, k is
-    50, gamma 0.99 and capacity 100,000 unless given."""
+    50, gamma 0.99 and capacity 100,000 unless given. --recipe tuned has others."""
 
     envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
     """Short name of an Atari game (qbert, ...) or a Labyrinth level (labyrinth_forage, ...), or a Gymnasium id; `mfec
@@ -54,6 +52,8 @@ class Train:
     algorithm: AlgorithmName = "mfec"
     """What learns: mfec, or for comparison dqn, prioritised_dqn or a2c (synchronous A3C), which need the extra
     `baselines` and have settings of their own (--dqn.*, --a2c.*)."""
+    recipe: RecipeName = "paper"
+    """Settings of mfec where none are given: the paper's, or those tuned on its five games (see docs/results.md)."""
     total_frames: int = 1_000_000
     """Frames to play in all (4 to an agent step on Atari and in the Labyrinth)."""
     seed: int = 0
@@ -109,7 +109,7 @@ def _with_defaults(command: Train, env: str, given: Sequence[str]) -> Train:
     algorithm = command.algorithm
     defaults = Train(
         command.envs,
-        agent=agent_defaults(env),
+        agent=agent_defaults(env, command.recipe),
         environment=environment_defaults(algorithm),
         dqn=dqn_defaults(algorithm),
     )
@@ -123,6 +123,8 @@ def _with_defaults(command: Train, env: str, given: Sequence[str]) -> Train:
 def _refuse_options_of_others(command: Train) -> None:
     """An error where an option of one algorithm is given to another, which would not heed it."""
     algorithm = command.algorithm
+    if algorithm != "mfec" and command.recipe != "paper":
+        raise ValueError(f"--recipe is an option of mfec, not of {algorithm}")
     own = {"mfec": "", "a2c": "a2c."}.get(algorithm, "dqn.")
     tables: list[tuple[str, Any, Any]] = [("dqn.", command.dqn, DQNConfig()), ("a2c.", command.a2c, A2CConfig())]
     if algorithm != "mfec":

@@ -20,12 +20,10 @@ from mfec.config import (
     EmbeddingName,
     EvaluationConfig,
     RunConfig,
-    agent_defaults,
-    dqn_defaults,
-    environment_defaults,
     folder_of,
     scheduled,
 )
+from mfec.recipes import RecipeName, agent_defaults, dqn_defaults, environment_defaults
 from mfec.toml import to_toml
 
 ExperimentName = Literal["figure1", "figure2", "match_rates"]
@@ -71,6 +69,7 @@ class Choices:
     total_frames: int | None = None
     scale: float = 1.0
     n_envs: int | None = None
+    recipe: RecipeName = "paper"
     device: DeviceName = "cpu"
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
@@ -206,7 +205,7 @@ def _runs(experiment: Experiment, part: Part, choices: Choices, env: str, seed: 
             env,
             frames,
             seed,
-            replace(agent_defaults(env), device=choices.device),
+            replace(agent_defaults(env, choices.recipe), device=choices.device),
             environment,
             algorithm=algorithm,
             dqn=dqn_defaults(algorithm),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mfec.canonical_names import env_kind
 from mfec.config import ALGORITHMS, AlgorithmName, RunConfig
 from mfec.errors import MfecError
 from mfec.figures import ScoreName
@@ -131,11 +132,8 @@ def title_of(env: str) -> str:
 
 
 def kind_of(env: str) -> str:
-    """Which of the paper's two kinds of environments it is, or neither."""
-    name = env.rpartition(":")[2]
-    if name.startswith(("labyrinth_", "mfec/Labyrinth-")):
-        return "Labyrinth levels"
-    return "Atari games" if name.startswith("ALE/") or title_of(name) != name else "Other environments"
+    """Which of the paper's two kinds of environments it is, or neither, in words."""
+    return {"atari": "Atari games", "labyrinth": "Labyrinth levels", "other": "Other environments"}[env_kind(env)]
 
 
 def count(number: int, thing: str) -> str:

@@ -11,12 +11,13 @@ from dataclasses import asdict
 from typing import Any
 
 from mfec.command_line import arguments_of
-from mfec.config import RunConfig, agent_defaults, dqn_defaults, environment_defaults, scheduled
+from mfec.config import RunConfig, scheduled
 from mfec.figures.grids import Grid
 from mfec.figures.lines import Line, count, settings_of
 from mfec.figures.report.html import Html, element, together
 from mfec.figures.report.pictures import scrolling, table
 from mfec.figures.scores import Score, displacement, frames_reached
+from mfec.recipes import agent_defaults, dqn_defaults, environment_defaults
 from mfec.run_directory import RunDirectory
 from mfec.statistics import mean, standard_error
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mfec.config import agent_defaults
 from mfec.figures import ScoreName
 from mfec.figures.lines import Line, curve_settings, sort_runs
 from mfec.figures.scores import SCORES, Score, frames_reached
+from mfec.recipes import agent_defaults
 from mfec.run_directory import RunDirectory
 
 

@@ -1,0 +1,71 @@
+"""Recipes: a word stands for settings, and what is given beside it counts more."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from mfec.cli import main
+from mfec.config import AgentConfig
+from mfec.recipes import AGENT, agent_defaults
+from mfec.run_directory import RunDirectory
+
+QUICK = ["--total-frames", "40", "--capacity", "50", "--no-video"]
+
+
+def settings(out: Path, *arguments: str) -> AgentConfig:
+    assert main(["train", *arguments, *QUICK, "--out", str(out)]) == 0
+    return RunDirectory(out).read_config().agent
+
+
+def test_the_default_is_the_paper():
+    assert agent_defaults("qbert") == agent_defaults("qbert", "paper") == AgentConfig(k=11, gamma=1.0, epsilon=0.005)
+    assert AGENT["paper"]["atari"] == {}
+
+
+def test_recipes_name_settings_that_there_are():
+    for recipe in AGENT.values():
+        assert set(recipe) == {"atari", "labyrinth", "other"}
+        for of_kind in recipe.values():
+            assert set(of_kind) <= {field.name for field in fields(AgentConfig)}
+
+
+def test_a_command_takes_a_recipe_and_what_is_given_beside_it(tmp_path):
+    tuned = agent_defaults("qbert", "tuned")
+    assert tuned.gamma < 1.0
+    assert settings(tmp_path / "tuned", "qbert", "--recipe", "tuned").gamma == tuned.gamma
+    assert settings(tmp_path / "paper", "qbert").gamma == 1.0
+    # the same number as the paper's, but given
+    assert settings(tmp_path / "given", "qbert", "--recipe", "tuned", "--gamma", "1").gamma == 1.0
+    own = settings(tmp_path / "lake", "FrozenLake-v1", "--recipe", "tuned")
+    assert own.gamma == agent_defaults("FrozenLake-v1", "tuned").gamma
+
+
+def test_a_run_with_a_recipe_goes_on_with_or_without_the_word(tmp_path, capsys):
+    settings(tmp_path, "qbert", "--recipe", "tuned")
+    gamma = str(agent_defaults("qbert", "tuned").gamma)
+    more = ["--total-frames", "80", "--capacity", "50", "--no-video", "--resume", "--out", str(tmp_path)]
+    assert main(["train", "qbert", "--recipe", "tuned", *more]) == 0
+    assert main(["train", "qbert", "--gamma", gamma, *more]) == 0
+    capsys.readouterr()
+    assert main(["train", "qbert", *more]) == 1
+    assert f"was begun with gamma = {gamma}, it cannot go on with 1.0" in capsys.readouterr().err
+
+
+def test_several_runs_have_the_recipe_of_their_kind(tmp_path):
+    arguments = ["qbert", "labyrinth_forage", "--recipe", "tuned", "--jobs", "1", *QUICK, "--out", str(tmp_path)]
+    assert main(["train", *arguments]) == 0
+    for env in ("qbert", "labyrinth_forage"):
+        expected = agent_defaults(env, "tuned")
+        assert RunDirectory(tmp_path / env).read_config().agent.gamma == expected.gamma
+        assert RunDirectory(tmp_path / env).read_config().agent.k == expected.k
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "a2c"])
+def test_recipes_are_mfecs(tmp_path, capsys, algorithm):
+    arguments = ["--algorithm", algorithm, "--recipe", "tuned", "--total-frames", "40", "--out", str(tmp_path / "run")]
+    assert main(["train", "qbert", *arguments]) == 1
+    assert f"--recipe is an option of mfec, not of {algorithm}" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
