@@ -59,8 +59,8 @@ RUNS = {
     "carts, cells": RunConfig("CartPole-v1", 3000, 0, replace(SMALL, index="cells"), EnvConfig(n_envs=3)),
     "carts, auto": RunConfig("CartPole-v1", 1500, 1, SMALL, EnvConfig(n_envs=2)),
     "carts, device": RunConfig("CartPole-v1", 600, 1, replace(SMALL, index="cuda"), EnvConfig(n_envs=2)),
-    "a game": RunConfig("qbert", 1600, 0, SMALL, EnvConfig(max_frames=240)),
-    "games": RunConfig("ms_pacman", 2400, 0, SMALL, EnvConfig(n_envs=3, max_frames=240, frame_stack=4)),
+    "a game": RunConfig("qbert", 1200, 0, SMALL, EnvConfig(max_frames=120)),
+    "games": RunConfig("ms_pacman", 1200, 0, SMALL, EnvConfig(n_envs=3, max_frames=120, frame_stack=4)),
     "sticky games": RunConfig("qbert", 800, 0, SMALL, EnvConfig(max_frames=120, sticky_actions=0.25)),
     "dqn": RunConfig("CartPole-v1", 600, 0, algorithm="dqn", dqn=QUICK),
     "prioritised dqn": RunConfig("CartPole-v1", 600, 0, algorithm="prioritised_dqn", dqn=QUICK),
@@ -73,24 +73,25 @@ RUNS = {
 def test_a_run_is_the_same_with_and_without(tmp_path, name, epsilon):
     config = RUNS[name]
     kind = "agent" if config.algorithm == "mfec" else "baseline"
-    every = EvaluationConfig(config.total_frames // 5, evaluate_games=3, evaluate_epsilon=epsilon)
+    times = 2 if config.environment.max_frames < 1000 else 5  # thirty emulators take their time
+    every = EvaluationConfig(config.total_frames // times, evaluate_games=3, evaluate_epsilon=epsilon)
     without = trained(config, tmp_path / "without")
     with_them = trained(replace(config, evaluation=every), tmp_path / "with")
     assert what_is_left(with_them, kind) == what_is_left(without, kind)
-    assert len(rows(with_them)) >= 5
+    assert len(rows(with_them)) >= times
     assert not without.evaluations_file.exists()
 
 
 def test_a_run_in_a_fleet_is_evaluated_as_it_is_alone(tmp_path):
-    arguments = ["--index", "cuda", "--total-frames", "1200", "--capacity", "99", "--max-frames", "240", "--no-video"]
+    arguments = ["--index", "cuda", "--total-frames", "800", "--capacity", "99", "--max-frames", "120", "--no-video"]
     evaluate = ["--evaluate-every", "400"]
     assert main(["train", "qbert", "ms_pacman", *arguments, *evaluate, "--out", str(tmp_path / "fleet")]) == 0
-    assert main(["train", "qbert", *arguments, "--index", "exact", *evaluate, "--out", str(tmp_path / "alone")]) == 0
     assert main(["train", "qbert", *arguments, "--out", str(tmp_path / "without")]) == 0
-    fleet, alone, without = (RunDirectory(tmp_path / path) for path in ("fleet/qbert", "alone", "without"))
+    fleet, without = RunDirectory(tmp_path / "fleet" / "qbert"), RunDirectory(tmp_path / "without")
     assert what_is_left(fleet) == what_is_left(without)
-    assert fleet.evaluations_file.read_text() == alone.evaluations_file.read_text()
-    assert [row["frames"] for row in rows(fleet)] == ["400", "800", "1200"]
+    assert [row["frames"] for row in rows(fleet)] == ["400", "800"]
+    [alone] = evaluate_run(without, starts="all")  # of the same agent, with a search of its own
+    assert float(rows(fleet)[-1]["mean"]) == alone.mean
 
 
 # -- The table --------------------------------------------------------------------------------------------------------
@@ -99,16 +100,16 @@ def test_a_run_in_a_fleet_is_evaluated_as_it_is_alone(tmp_path):
 def test_the_last_row_is_what_evaluate_says_of_the_finished_run(tmp_path):
     """At the end of a run its agent is that of the checkpoint. Rows come at the first step after each multiple."""
     evaluation = EvaluationConfig(700)
-    config = RunConfig("qbert", 1600, 2, SMALL, EnvConfig(n_envs=3, max_frames=240), evaluation=evaluation)
+    config = RunConfig("qbert", 900, 2, SMALL, EnvConfig(n_envs=3, max_frames=120), evaluation=evaluation)
     run = trained(config, tmp_path)
     assert run.evaluations_file.read_text().splitlines()[0] == HEADER
-    assert [int(row["frames"]) for row in rows(run)] == [704, 1400, 1604]
+    assert [int(row["frames"]) for row in rows(run)] == [704, 900]
     [exact] = evaluate_run(run, starts="all")
     assert exact.exact
     assert len(exact.scores) == 30
     last = {name: float(value) for name, value in rows(run)[-1].items()}
     assert last == {
-        "frames": 1604,
+        "frames": 900,
         "games": 30,
         "mean": pytest.approx(exact.mean),
         "standard_error": pytest.approx(exact.standard_error),
@@ -155,7 +156,7 @@ def test_settings_are_kept_with_the_run(tmp_path):
 def test_a_run_that_was_stopped_has_the_table_of_one_that_was_not(tmp_path):
     config = RunConfig("CartPole-v1", 1000, 0, SMALL, EnvConfig(n_envs=2), evaluation=EvaluationConfig(150, 4))
     whole = trained(config, tmp_path / "whole")
-    for steps in (140, 10, 2, 150, 340):
+    for steps in (70, 5, 1, 75, 150):  # of two environments each
         with stopped_after(steps):
             trained(config, tmp_path / "parts", resume=True)
     parts = trained(config, tmp_path / "parts", resume=True)

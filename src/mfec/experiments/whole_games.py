@@ -27,7 +27,7 @@ from mfec.envs.spaces import actions_of
 from mfec.experiments.video import Video
 from mfec.statistics import mean, standard_error
 
-SIDE_BY_SIDE = 30
+SIDE_BY_SIDE = 12  # games at a time: each has its own emulator, and to load one takes 100 ms
 
 
 @dataclass(frozen=True)
