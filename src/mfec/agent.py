@@ -32,12 +32,10 @@ from mfec.config import (
     Truncated,
     Update,
 )
-from mfec.device import Channel, Seen, device_name
+from mfec.device import Channel, device_name
 from mfec.embeddings import (
     EMBEDDINGS,
-    VAE,
     Embedding,
-    RandomProjection,
     embedding_kind,
     make_embedding,
     restore_embedding,
@@ -47,7 +45,7 @@ from mfec.envs.lanes import make_lanes
 from mfec.envs.spaces import describe_spaces, fits, in_space, misfit, spaces_from
 from mfec.episode import Episode
 from mfec.explanation import Explanation
-from mfec.games import LARGEST, BadEnvironmentData, Decision, GamesInProgress
+from mfec.games import LARGEST, BadEnvironmentData, Decision, GamesInProgress, Played
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
 
@@ -133,7 +131,7 @@ class MFEC:
             index=self._index(index) or index, device=device,
             recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours,
         )  # fmt: skip
-        self._embeds_on_device = self._hand_over_embedding()
+        self._memory_embeds = self._hand_over_embedding()
 
     # -- Algorithm 1 --------------------------------------------------------------------------------------------------
 
@@ -142,43 +140,45 @@ class MFEC:
         callback = callback or Callback()
         if self.frames >= total_frames:
             warnings.warn(f"the agent has already seen {self.frames} of {total_frames} frames", stacklevel=2)
-        games = self._in_progress
         self._tell(callback)  # what the callback of an earlier call left untold
-        lanes = games.start(self.frames)
+        games = self._in_progress
+        games.start(self.frames)
         while self.frames < total_frames:
-            if games.turn not in games.in_flight:  # it is after an error: that step is taken in first
-                observations = lanes.shown(games.turn)
-                states = self._embed(observations)  # s_t = phi(o_t)
-                keys = array_keys(observations)
-                began = time.perf_counter()
-                estimates = self.memory.estimate(states, keys)  # Eq. 2 for every action
-                self.tally.lookup_seconds += time.perf_counter() - began
-                actions, _ = self.choose(estimates.values, self.config.epsilon, self._exploration, self._ties)
-                # An embedding may still be at work when it returns; after the estimate, its states are there.
-                games.send(Decision(np.asarray(states), keys, actions, estimates.exact))
-
-            # While those lanes step, the next group's last step is taken in. A single group is its own next.
-            if games.turn in games.in_flight:
-                decision, step = games.receive(self.frames)
-                steps = games.steps(decision, step, self.frames)
-                self.tally.count(decision.exact[step.valid], decision.actions[step.valid])
-                for episode, state, key, action, reward, ended, lives, cut_off in games.outcomes(decision, step):
-                    self.frames += lanes.frame_skip
-                    episode.append(state, key, action, reward)
-                    died = self.config.episode == "life" and 0 <= lives < episode.lives
-                    if ended or died:
-                        self._update(episode, None if died else cut_off)
-                    if lives >= 0:
-                        episode.lives = lives
-                    if ended:
-                        self._finish_game(episode)
-                try:
-                    games.begin_after(step, self.frames)
-                finally:  # a new game that begins with bad data does not undo the step
-                    callback.on_steps(self, steps)
-                    self._tell(callback)
+            # Of several environments one half acts, and the other half's step comes in, which was made meanwhile.
+            played = games.step(self._act, self.frames)
+            if played is not None:
+                self._remember(played, callback)
             callback.on_step(self)
         return self
+
+    def _act(self, observations: NDArray[Any]) -> Decision:
+        """Actions for some environments, (m, ...): those of the highest value there, or with epsilon any."""
+        states = self._embed(observations)  # s_t = phi(o_t)
+        keys = array_keys(observations)
+        began = time.perf_counter()
+        estimates = self.memory.estimate(states, keys)  # Eq. 2 for every action
+        self.tally.lookup_seconds += time.perf_counter() - began
+        actions, _ = self.choose(estimates.values, self.config.epsilon, self._exploration, self._ties)
+        return Decision(estimates.states, keys, actions, estimates.exact)
+
+    def _remember(self, played: Played, callback: Callback | Watcher) -> None:
+        """Add a step to the episodes that it belongs to, and write those that it ended into the memory."""
+        self.tally.count(played.exact, played.actions)
+        for episode, state, key, action, reward, ended, lives, cut_off in played.outcomes:
+            self.frames += self.frame_skip
+            episode.append(state, key, action, reward)
+            died = self.config.episode == "life" and 0 <= lives < episode.lives
+            if ended or died:
+                self._update(episode, None if died else cut_off)
+            if lives >= 0:
+                episode.lives = lives
+            if ended:
+                self._finish_game(episode)
+        try:
+            self._in_progress.begin_after(played, self.frames)
+        finally:  # a new game that begins with bad data does not undo the step
+            callback.on_steps(self, played.steps)
+            self._tell(callback)
 
     def _update(self, episode: Episode, cut_off: NDArray[Any] | None) -> None:
         """Write an episode into the memory, last step first (Eq. 1).
@@ -323,7 +323,7 @@ class MFEC:
             agent.memory = EpisodicMemory.restore(
                 state["memory"], tensors["memory"], device=device, index=agent._index(index)
             )
-            agent._embeds_on_device = agent._hand_over_embedding()
+            agent._memory_embeds = agent._hand_over_embedding()
             agent.frames, agent.games = state["frames"], state["games"]
             agent.scores.extend(state["scores"])
             agent._untold.extend(Game(**game) for game in state["untold"])
@@ -391,26 +391,19 @@ class MFEC:
             observations = observations - int(self.observation_space.start)
         return self.embedding(observations)
 
-    def _embed(self, observations: NDArray[Any]) -> NDArray[np.float32] | Seen:
-        if self._embeds_on_device:
-            return Seen(observations.reshape(len(observations), -1))
-        return self.states(observations)
+    def _embed(self, observations: NDArray[Any]) -> NDArray[Any]:
+        """States of observations; or the observations in rows, where the memory makes states of them itself."""
+        return observations.reshape(len(observations), -1) if self._memory_embeds else self.states(observations)
 
     def _index(self, index: IndexName | None) -> IndexName | None:
         """The index that is asked for, unless the states have no neighbours to find."""
         return index if getattr(self.embedding, "has_neighbours", True) else "none"
 
     def _hand_over_embedding(self) -> bool:
-        """Let the device make states of bytes, if the memory is on one: a picture then crosses over once."""
-        embedding, bytes_alone = self.embedding, self.observation_space.dtype == np.uint8
-        if embedding_kind(embedding) not in EMBEDDINGS:  # a subclass of one of ours may compute something else
-            return False
-        if isinstance(embedding, VAE):
-            embedding.check_fits(self.observation_space.dtype, self.observation_space.shape)
-            return self.memory.encode_with(embedding)
-        if not (isinstance(embedding, RandomProjection) and bytes_alone and not embedding.one_hot):
-            return False
-        return self.memory.project_with(embedding.weights)
+        """Let the memory make states of bytes, if it is on a device: a picture then crosses over once."""
+        if check := getattr(self.embedding, "check_fits", None):
+            check(self.observation_space.dtype, self.observation_space.shape)
+        return self.observation_space.dtype == np.uint8 and self.memory.embed_with(self.embedding)
 
     def _set_env(self, env: AnyEnv) -> None:
         lanes = make_lanes(env, self._env_seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,22 @@ class Decision:
     exact: NDArray[np.bool_]  # (m, n_actions): which values were exact matches
 
 
+Outcome = tuple[Episode, NDArray[np.float32], NDArray[np.uint64], int, float, bool, int, NDArray[Any] | None]
+"""Of an environment that made a step: its episode, state, key, action, reward, whether the game ended, lives (negative
+where unknown), and what it showed when a time limit cut it off, (1, ...), if it did."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A step that a group of lanes has made."""
+
+    steps: Steps  # what callbacks are told of it
+    ended: NDArray[np.bool_]  # (m,): games
+    actions: NDArray[np.int64]  # of the lanes that made a step and did not just reset themselves
+    exact: NDArray[np.bool_]  # which of the values that they were chosen by were exact matches
+    outcomes: list[Outcome]
+
+
 class GamesInProgress:
     """The games of all lanes, played group by group in turn.
 
@@ -49,7 +65,7 @@ class GamesInProgress:
         self.in_flight: dict[int, Decision] = {}  # by group
         self._to_restore: dict[str, Any] | None = None
 
-    def start(self, frames: int) -> Lanes:
+    def start(self, frames: int) -> None:
         """Begin games in all lanes, or bring back those that were in progress when the agent was saved."""
         if self.lanes is None:
             raise ValueError("this agent was loaded without an environment: MFEC.load(path, env=...)")
@@ -73,16 +89,26 @@ class GamesInProgress:
             self._to_restore = None
             self._begin(np.ones(lanes.n, np.bool_), frames)
         self._to_restore = None
-        return lanes
 
-    def send(self, decision: Decision) -> None:
-        """The group whose turn it is starts its step, and the next one has its turn."""
+    def step(self, act: Callable[[NDArray[Any]], Decision], frames: int) -> Played | None:
+        """The group whose turn it is acts, and the next one's step comes in; None where that one has not acted yet.
+
+        A single group is its own next. After an error its step is still in flight, and comes in first.
+        """
         assert self.lanes is not None
-        self.lanes.send(self.turn, decision.actions)
-        self.in_flight[self.turn] = decision
-        self.turn = (self.turn + 1) % len(self.lanes.groups)
+        if self.turn not in self.in_flight:
+            decision = act(self.lanes.shown(self.turn))
+            self.lanes.send(self.turn, decision.actions)
+            self.in_flight[self.turn] = decision
+            self.turn = (self.turn + 1) % len(self.lanes.groups)
+        if self.turn not in self.in_flight:
+            return None
+        decision, step = self._receive(frames)
+        told = self._steps(decision, step, frames)
+        made = step.valid
+        return Played(told, step.ended, decision.actions[made], decision.exact[made], self._outcomes(decision, step))
 
-    def receive(self, frames: int) -> tuple[Decision, Step]:
+    def _receive(self, frames: int) -> tuple[Decision, Step]:
         """The step of the group whose turn it is, which is in flight. Data that are no numbers are refused."""
         assert self.lanes is not None
         try:
@@ -105,7 +131,7 @@ class GamesInProgress:
                 episode.lives = lives
         return self.in_flight.pop(self.turn), step
 
-    def steps(self, decision: Decision, step: Step, frames: int) -> Steps:
+    def _steps(self, decision: Decision, step: Step, frames: int) -> Steps:
         """What the group whose turn it is has seen, done and got; taken before its episodes are told."""
         assert self.lanes is not None
         own = self.lanes.groups[self.turn]
@@ -117,11 +143,7 @@ class GamesInProgress:
             [0 <= now < episode.lives for now, episode in zip(step.lives.tolist(), episodes, strict=True)], step.valid,
         )  # fmt: skip
 
-    def outcomes(
-        self, decision: Decision, step: Step
-    ) -> Iterator[tuple[Episode, NDArray[np.float32], NDArray[np.uint64], int, float, bool, int, NDArray[Any] | None]]:
-        """Of every lane that made a step: its episode, state, key, action, reward, whether the game ended, lives
-        (negative where unknown), and what it showed when it was cut off by a time limit, (1, ...), if it was."""
+    def _outcomes(self, decision: Decision, step: Step) -> list[Outcome]:
         assert self.lanes is not None
         cut_off = [step.observations[i : i + 1] if cut else None for i, cut in enumerate(step.cut_off.tolist())]
         # Lists, once for all lanes: numbers taken one by one out of arrays cost more than all else in the loop.
@@ -129,14 +151,14 @@ class GamesInProgress:
             self.episodes[self.lanes.groups[self.turn]], decision.states, decision.keys, decision.actions.tolist(),
             step.rewards.tolist(), step.ended.tolist(), step.lives.tolist(), cut_off, strict=True,
         )  # fmt: skip
-        return (row for row, valid in zip(rows, step.valid.tolist(), strict=True) if valid)
+        return [row for row, valid in zip(rows, step.valid.tolist(), strict=True) if valid]
 
-    def begin_after(self, step: Step, frames: int) -> None:
+    def begin_after(self, played: Played, frames: int) -> None:
         """Begin new games where this step of the group whose turn it is ended some."""
         assert self.lanes is not None
-        if step.ended.any():
+        if played.ended.any():
             mask = np.zeros(self.lanes.n, np.bool_)
-            mask[self.lanes.groups[self.turn]] = step.ended
+            mask[self.lanes.groups[self.turn]] = played.ended
             self._begin(mask, frames)
 
     def _begin(self, mask: NDArray[np.bool_], frames: int) -> None:

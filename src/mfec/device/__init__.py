@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mfec.config import DeviceName
-from mfec.device.channel import Channel, DeviceEncoder, DeviceError, Found, Seen
+from mfec.device.channel import Channel, DeviceEncoder, DeviceError, Found
 
 if TYPE_CHECKING:
     from mfec.device.engine import Engine
@@ -15,7 +15,6 @@ __all__ = [
     "DeviceEncoder",
     "DeviceError",
     "Found",
-    "Seen",
     "device_name",
     "free_on_device",
     "open_channel",

@@ -69,22 +69,3 @@ class Channel(Protocol):
 
     def distances(self, state: NDArray[np.float32], action: int) -> NDArray[np.float64]:
         """Squared distances of all entries of one action, in slot order."""
-
-
-class Seen:
-    """Observations of which the device makes states, in the same trip that looks them up.
-
-    It turns into an array of states, float32 (n, dim), once that trip was made.
-    """
-
-    def __init__(self, observations: NDArray[np.uint8]) -> None:
-        self.observations = observations
-        self.states: NDArray[np.float32] | None = None
-
-    def __len__(self) -> int:
-        return len(self.observations)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if self.states is None:
-            raise ValueError("these observations have no states before they were looked up")
-        return np.array(self.states, dtype) if copy else np.asarray(self.states, dtype)

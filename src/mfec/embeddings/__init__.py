@@ -34,8 +34,9 @@ EMBEDDINGS = get_args(EmbeddingName)
 class Embedding(Protocol):
     """What the agent asks of an embedding.
 
-    One that has an attribute `has_neighbours`, and it is False, makes states that are near no other: the memory then
-    knows exact matches alone.
+    Beside that an embedding may have: `has_neighbours`, False where no state is near another, so that the memory knows
+    exact matches alone; `check_fits(dtype, shape)`, which raises where observations are not those it is for; and
+    `hand_over(device)`, which lets a device make the states, and returns whether it does.
     """
 
     @property

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.compiling import njit
+from mfec.device import Channel
 
 # Entries of A are rounded to multiples of 2**-20. A sum of such numbers times bytes then fits the 53 bits of a float64
 # without rounding, in whatever order it is taken: a state is the same for every batch size, thread count and device.
@@ -60,6 +61,13 @@ class RandomProjection:
     def weights(self) -> NDArray[np.float32]:
         """The transpose of A, float32 (observation_size, dim), multiples of 2**-20."""
         return self._weights
+
+    def hand_over(self, device: Channel) -> bool:
+        """Let a device project bytes by these weights. A subclass may compute something else, and keeps it."""
+        if type(self) is not RandomProjection or self.one_hot:
+            return False
+        device.project_with(self._weights)
+        return True
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """States, float32 (n, dim), of a batch of observations (n, ...)."""

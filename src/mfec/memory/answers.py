@@ -15,6 +15,7 @@ Source = Literal["exact", "mean", "weighted_mean", "infinity", "zero"]
 class Estimates:
     """Values of all actions in a batch of states, and which of them are exact matches."""
 
+    states: NDArray[np.float32]  # (n, dim)
     values: NDArray[np.float32]  # (n, n_actions)
     exact: NDArray[np.bool_]  # (n, n_actions)
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class BufferArrays(NamedTuple):
+    """What the memory keeps of its entries beside their states, as compiled functions take it."""
+
+    sizes: NDArray[np.int64]  # (n_actions,): entries of each buffer
+    values: NDArray[np.float32]  # (n_actions, capacity), and so on
+    entry_ids: NDArray[np.int64]
+    ticks: NDArray[np.int64]  # when the entry was last updated, or used
+    keys: NDArray[np.uint64]  # (n_actions, capacity, 2)
+    origins: NDArray[np.int32]  # (..., 2): episode and frame that the value comes from, -1 if not told
+    matched: NDArray[np.int32]  # look-ups of a learning agent that found exactly this state
 
 
 class Buffers:
@@ -16,13 +28,16 @@ class Buffers:
 
     def __init__(self, n_actions: int, capacity: int) -> None:
         shape = (n_actions, capacity)
-        self.sizes = np.zeros(n_actions, np.int64)
-        self.values = np.empty(shape, np.float32)
-        self.entry_ids = np.empty(shape, np.int64)
-        self.ticks = np.empty(shape, np.int64)  # when the entry was last updated, or used
-        self.keys = np.empty((*shape, 2), np.uint64)
-        self.origins = np.empty((*shape, 2), np.int32)  # episode and frame that the value comes from, -1 if not told
-        self.matched = np.empty(shape, np.int32)  # look-ups of a learning agent that found exactly this state
+        self.arrays = BufferArrays(
+            sizes=np.zeros(n_actions, np.int64),
+            values=np.empty(shape, np.float32),
+            entry_ids=np.empty(shape, np.int64),
+            ticks=np.empty(shape, np.int64),
+            keys=np.empty((*shape, 2), np.uint64),
+            origins=np.empty((*shape, 2), np.int32),
+            matched=np.empty(shape, np.int32),
+        )
+        self.sizes, self.values, self.entry_ids, self.ticks, self.keys, self.origins, self.matched = self.arrays
 
     @staticmethod
     def bytes_per_entry() -> int:
@@ -72,13 +87,12 @@ class Buffers:
         self.sizes[:] = sizes
         places = self.places()
         n = int(sizes.sum())
-        before = {"origins": np.full((n, 2), -1, np.int32), "matched": np.zeros(n, np.int32)}  # 0.1 had none of these
         for name, array in self._arrays().items():
-            given = {**before, **tensors}[name]
+            given = tensors[name]
             if given.dtype != array.dtype or given.shape != (n, *array.shape[2:]):
                 raise ValueError(f"its tensor {name!r} does not fit its settings")
             array[places] = given
         return places
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {name: array for name, array in vars(self).items() if name != "sizes"}
+        return {name: array for name, array in self.arrays._asdict().items() if name != "sizes"}

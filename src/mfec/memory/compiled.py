@@ -1,8 +1,11 @@
-"""The loops of the episodic memory over actions, neighbours and steps, compiled."""
+"""Eq. 1 and Eq. 2 of the paper, and the loops over actions, neighbours and steps that apply them, compiled."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from mfec.compiling import njit
 from mfec.memory.identities import add_slot, find_slot, remove_slot
@@ -10,9 +13,37 @@ from mfec.memory.identities import add_slot, find_slot, remove_slot
 DELTA = 1e-3  # of Neural Episodic Control (Pritzel et al., 2017): keeps a neighbour at no distance from deciding alone
 
 
+class Experience(NamedTuple):
+    """What is to be written, in order."""
+
+    actions: NDArray[np.int64]  # (n,)
+    returns: NDArray[np.float32]  # (n,)
+    keys: NDArray[np.uint64]  # (n, 2)
+    origins: NDArray[np.int32]  # (n, 2)
+
+
+@njit()
+def takes_the_place(ret, value, keep_highest):
+    """Eq. 1, of a known state and action: Q(s, a) <- max(Q(s, a), R); or R alone, as in the paper's footnote."""
+    return ret > value or not keep_highest
+
+
+@njit()
+def mean_of_neighbours(values, slots, squared, kernel):
+    """Eq. 2, of a new state: the mean of its neighbours' values, weighted as `kernel` says; and how many there are."""
+    total, whole, found = 0.0, 0.0, 0
+    for i in range(len(slots)):
+        if slots[i] >= 0:
+            own = weight(squared[i], kernel)
+            total += own * values[slots[i]]
+            whole += own
+            found += 1
+    return (total / whole if found else 0.0), found
+
+
 @njit()
 def average(stored, matches, neighbours, squared, few, kernel, values):
-    """Values of exact matches, and means of neighbours elsewhere (Eq. 2), weighted as `kernel` says.
+    """Values of exact matches, and means of neighbours elsewhere (Eq. 2).
 
     `few` is a place in FEW_NEIGHBOURS, `kernel` one in KERNELS.
     """
@@ -22,17 +53,9 @@ def average(stored, matches, neighbours, squared, few, kernel, values):
             if matches[row, action] >= 0:
                 values[row, action] = stored[action, matches[row, action]]
                 continue
-            total = 0.0
-            whole = 0.0
-            found = 0
-            for i in range(k):
-                if neighbours[row, action, i] >= 0:
-                    own = weight(squared[row, action, i], kernel)
-                    total += own * stored[action, neighbours[row, action, i]]
-                    whole += own
-                    found += 1
+            mean, found = mean_of_neighbours(stored[action], neighbours[row, action], squared[row, action], kernel)
             if has_mean(found, k, few):
-                values[row, action] = total / whole
+                values[row, action] = mean
             else:
                 values[row, action] = 0.0 if few == 2 else np.inf
 
@@ -82,27 +105,27 @@ def count_matches(matched, matches):
 
 
 @njit()
-def write_rows(
-    actions, returns, batch_keys, batch_origins, row, keep_highest,
-    sizes, values, entry_ids, ticks, keys, origins, matched,
-    cells, queue, queued, tick, next_entry_id, slots,
-):  # fmt: skip
-    """Write rows from `row` on; return the row that needs a refilled eviction queue, or the number of rows."""
+def write_rows(batch, row, keep_highest, buffers, cells, queue, queued, tick, next_entry_id, slots):
+    """Write the rows of a batch from `row` on; return the one that needs a refilled eviction queue, or their number.
+
+    batch: `Experience`; buffers: `BufferArrays`; slots: where a row became a new entry, else -1.
+    """
     for before in range(row):
         if slots[before] >= 0:
             next_entry_id += 1
-    while row < len(actions):
-        action = actions[row]
-        slot = find_slot(cells[action], keys[action], batch_keys[row])
+    while row < len(batch.actions):
+        action, ret = batch.actions[row], batch.returns[row]
+        keys = buffers.keys[action]
+        slot = find_slot(cells[action], keys, batch.keys[row])
         if slot >= 0:
-            if not keep_highest or returns[row] > values[action, slot]:
-                values[action, slot] = returns[row]
-                origins[action, slot] = batch_origins[row]
+            if takes_the_place(ret, buffers.values[action, slot], keep_highest):
+                buffers.values[action, slot] = ret
+                buffers.origins[action, slot] = batch.origins[row]
             slots[row] = -1
         else:
-            if sizes[action] < values.shape[1]:
-                slot = sizes[action]
-                sizes[action] += 1
+            if buffers.sizes[action] < buffers.values.shape[1]:
+                slot = buffers.sizes[action]
+                buffers.sizes[action] += 1
             else:
                 # The queue holds the oldest entries; one touched since it was made is no longer among them.
                 while True:
@@ -110,18 +133,18 @@ def write_rows(
                         return row
                     queued[action] -= 1
                     slot = queue[action, queued[action], 0]
-                    if ticks[action, slot] == queue[action, queued[action], 1]:
+                    if buffers.ticks[action, slot] == queue[action, queued[action], 1]:
                         break
-                remove_slot(cells[action], keys[action], slot)
-            values[action, slot] = returns[row]
-            entry_ids[action, slot] = next_entry_id
-            keys[action, slot] = batch_keys[row]
-            origins[action, slot] = batch_origins[row]
-            matched[action, slot] = 0
-            add_slot(cells[action], keys[action], slot)
+                remove_slot(cells[action], keys, slot)
+            buffers.values[action, slot] = ret
+            buffers.entry_ids[action, slot] = next_entry_id
+            buffers.origins[action, slot] = batch.origins[row]
+            buffers.matched[action, slot] = 0
+            keys[slot] = batch.keys[row]
+            add_slot(cells[action], keys, slot)
             next_entry_id += 1
             slots[row] = slot
-        ticks[action, slot] = tick + row
+        buffers.ticks[action, slot] = tick + row
         row += 1
     return row
 

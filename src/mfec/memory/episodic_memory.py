@@ -11,18 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Kernel, Update
-from mfec.device import Channel, DeviceEncoder, Seen, device_name, open_channel
+from mfec.device import Channel, device_name
 from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours, Source
 from mfec.memory.buffers import Buffers
-from mfec.memory.compiled import average, count_matches, enter_all, has_mean, set_ticks, shares, write_rows
+from mfec.memory.compiled import Experience, average, count_matches, enter_all, has_mean, set_ticks, shares, write_rows
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
-from mfec.memory.neighbours import NeighbourIndex, index_bytes_per_entry, make_index
-from mfec.memory.neighbours.cuda import CudaIndex
-from mfec.memory.neighbours.recall import RecallMeter
+from mfec.memory.neighbours import index_bytes_per_entry, make_index
 
 FEW_NEIGHBOURS, KERNELS = get_args(FewNeighbours), get_args(Kernel)
-SETTINGS = {"n_actions", "dim", "capacity", "k", "kernel", "recall", "eviction", "update", "few_neighbours"}
+SETTINGS = {"n_actions", "dim", "capacity", "index", "k", "kernel", "recall", "eviction", "update", "few_neighbours"}
 
 
 class EpisodicMemory:
@@ -95,17 +93,9 @@ class EpisodicMemory:
         self.buffers = Buffers(self.n_actions, self.capacity)
         self._table = IdentityTable(self.buffers.keys)
         self._order = EvictionOrder(self.buffers.ticks, self.buffers.entry_ids)
-        # On the CPU the states lie here and the index reads them in place; a device keeps them itself.
-        self._states = np.empty((0, 0, self.dim), np.float32)
-        self._index: NeighbourIndex
+        self.index: IndexName = index  # as it was asked for
         shape = (self.n_actions, self.capacity, self.dim)
-        if AgentConfig(index=index, device=device_name(device)).resolved_index() == "cuda":
-            channel = open_channel(device) if isinstance(device, str) else device
-            self._index = CudaIndex(channel, shape, self.buffers.entry_ids, index)
-        else:
-            self._states = np.empty(shape, np.float32)
-            self._index = make_index(index, self._states, self.buffers.entry_ids, self.recall, k=self.k)
-        self._meter = RecallMeter(self._states)
+        self._index = make_index(index, shape, self.buffers.entry_ids, k=self.k, recall=self.recall, device=device)
         self._tick = 0
         self._next_entry_id = 0
 
@@ -117,47 +107,35 @@ class EpisodicMemory:
             )
         super().__setattr__(name, value)
 
-    def project_with(self, weights: NDArray[np.float32]) -> bool:
-        """Let the device make states of observations, `Seen`, by these weights; False where there is no device."""
-        if isinstance(self._index, CudaIndex):
-            self._index.project_with(weights)
-        return isinstance(self._index, CudaIndex)
-
-    def encode_with(self, encoder: DeviceEncoder) -> bool:
-        """Let the device make states of observations, `Seen`, by this encoder; False where there is no device."""
-        if isinstance(self._index, CudaIndex):
-            self._index.encode_with(encoder)
-        return isinstance(self._index, CudaIndex)
+    def embed_with(self, embedding: Any) -> bool:
+        """Let the index make states of observations from now on, if it can: `estimate` then takes those, uint8 (n,
+        size)."""
+        return self._index.embed_with(embedding)
 
     # -- Eq. 2: reading -----------------------------------------------------------------------------------------------
 
-    def estimate(
-        self, states: ArrayLike | Seen, identities: Identities | None = None, *, mark_used: bool = True
-    ) -> Estimates:
+    def estimate(self, states: ArrayLike, identities: Identities | None = None, *, mark_used: bool = True) -> Estimates:
         """The value of every action in every state (Eq. 2).
 
         An exact match has its stored value, anything else the mean of its k nearest neighbours in the action's
         buffer, under `inverse` weighted by their nearness. `mark_used=False` leaves no trace: not on the eviction
         order, nor on the measured recall, nor on what the index sets itself by.
 
-        states: float32 (n, dim), or observations of which the device makes them; identities: n bytes or integers, by
-        default the states' own bytes.
+        states: float32 (n, dim), or observations after `embed_with`; identities: n bytes or integers, by default the
+        states' own bytes.
         """
         batch, keys = self._check(states, identities)
         matches = self._table.find(keys)
         exact = matches >= 0
-        self._index.asked(batch, learning=mark_used)
-        neighbours, squared = self._index.search(batch, ~exact, self.k)
+        found = self._index.search(batch, ~exact, self.k, learning=mark_used)
         values = np.empty(exact.shape, np.float32)
-        average(self.buffers.values, matches, neighbours, squared, *self._averaging, values)
+        average(self.buffers.values, matches, found.slots, found.squared, *self._averaging, values)
         if mark_used:
-            if self._index.approximate and not isinstance(batch, Seen):
-                self._meter.watch(batch, ~exact, squared, self.buffers.sizes)
             count_matches(self.buffers.matched, matches)
             if self.eviction == "used":
-                set_ticks(self.buffers.ticks, self._tick, matches, neighbours)
+                set_ticks(self.buffers.ticks, self._tick, matches, found.slots)
                 self._tick += len(batch)
-        return Estimates(values, exact)
+        return Estimates(found.states, values, exact)
 
     def neighbours(self, state: ArrayLike, action: int) -> Neighbours:
         """The nearest entries of one action's buffer, at most k, as they enter the estimate of a new state."""
@@ -166,19 +144,20 @@ class EpisodicMemory:
         batch, _ = self._check(np.asarray(state)[None], None)
         wanted = np.zeros((1, self.n_actions), np.bool_)
         wanted[0, action] = True
-        slots, squared = self._index.search(batch, wanted, self.k)
-        return self._neighbours(action, slots[0, action], squared[0, action])
+        found = self._index.search(batch, wanted, self.k)
+        return self._neighbours(action, found.slots[0, action], found.squared[0, action])
 
-    def evidence(self, state: ArrayLike | Seen, identity: Identities | None = None) -> list[Evidence]:
+    def evidence(self, state: ArrayLike, identity: Identities | None = None) -> list[Evidence]:
         """For each action, what `estimate` says of one state and the entries that say so; it leaves no trace.
 
-        state: float32 (1, dim), or an observation of which the device makes one; identity: one, as in `estimate`.
+        state: float32 (1, dim), or an observation after `embed_with`; identity: one, as in `estimate`.
         """
         batch, keys = self._check(state, identity)
         if len(keys) != 1:
             raise ValueError(f"evidence is about one state, not {len(keys)}")
         matches = self._table.find(keys)
-        slots, squared = self._index.search(batch, matches < 0, self.k)
+        found = self._index.search(batch, matches < 0, self.k)
+        slots, squared = found.slots, found.squared
         values = np.empty(matches.shape, np.float32)
         average(self.buffers.values, matches, slots, squared, *self._averaging, values)
         evidence = []
@@ -188,10 +167,10 @@ class EpisodicMemory:
             else:
                 own, apart = slots[0, action], squared[0, action]
             behind = self._neighbours(action, own, apart)
-            found = len(behind.values)
-            source = self._source(found, exact=match >= 0)
+            number = len(behind.values)
+            source = self._source(number, exact=match >= 0)
             counts = source in ("exact", "mean", "weighted_mean")
-            weights = shares(apart[:found], KERNELS.index(self.kernel)) if counts else np.zeros(found)
+            weights = shares(apart[:number], KERNELS.index(self.kernel)) if counts else np.zeros(number)
             evidence.append(Evidence(float(values[0, action]), source, behind, weights))
         return evidence
 
@@ -229,7 +208,6 @@ class EpisodicMemory:
         (n, 2), episode and frame of each experience, kept with the return that it led to.
         """
         batch, keys = self._check(np.asarray(states), identities)
-        assert isinstance(batch, np.ndarray)
         taken = np.asarray(actions)
         with np.errstate(over="ignore"):
             values = np.asarray(returns, np.float32)
@@ -247,21 +225,20 @@ class EpisodicMemory:
         if told.shape != (len(batch), 2):
             raise ValueError(f"{len(batch)} states need as many origins, two numbers each, not {told.shape}")
 
-        self._meter.finish()
-        own, slots = self.buffers, np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
+        experience = Experience(taken, values, keys, told)
+        slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
         row = 0
         while row < len(batch):  # the loop is compiled; it comes back only for more entries to evict
             row = write_rows(
-                taken, values, keys, told, row, self.update == "max",
-                own.sizes, own.values, own.entry_ids, own.ticks, own.keys, own.origins, own.matched,
-                self._table.cells, self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
+                experience, row, self.update == "max", self.buffers.arrays, self._table.cells,
+                self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
             )  # fmt: skip
             if row < len(batch):
                 self._order.refill(int(taken[row]))
         self._tick += len(batch)
         added = slots >= 0
         self._next_entry_id += int(added.sum())
-        self._keep(taken[added], slots[added], batch[added])
+        self._index.put(taken[added], slots[added], batch[added])
 
     # -- Size and storage ---------------------------------------------------------------------------------------------
 
@@ -274,11 +251,6 @@ class EpisodicMemory:
         return self.buffers.sizes.copy()
 
     @property
-    def index(self) -> str:
-        """Name of the neighbour index, as it was asked for."""
-        return self._index.name
-
-    @property
     def active_index(self) -> str:
         """Name of the index that searches now: what `auto` has come to."""
         return self._index.active
@@ -289,7 +261,7 @@ class EpisodicMemory:
 
         While an approximate index searches, a random look-up is compared with a full scan now and then.
         """
-        return self._meter.recall if self._index.approximate else None
+        return self._index.measured_recall
 
     @property
     def nbytes(self) -> int:
@@ -333,14 +305,14 @@ class EpisodicMemory:
             "few_neighbours": self.few_neighbours,
             "tick": self._tick,
             "next_entry_id": self._next_entry_id,
-            "index_kind": self._index_kind,
+            "index_kind": self._index.name,
             "index_state": self._index.settings(),
         }
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The entries of all buffers, one after the other in slot order."""
         index = {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
-        return {**self.buffers.tensors(), "states": self._rows(*self.buffers.places()), **index}
+        return {**self.buffers.tensors(), "states": self._index.rows(*self.buffers.places()), **index}
 
     @classmethod
     def restore(
@@ -356,8 +328,7 @@ class EpisodicMemory:
             options = dict(settings)
             tick, next_entry_id = int(options.pop("tick")), int(options.pop("next_entry_id"))
             index_state = options.pop("index_state", {})
-            kind = options.pop("index_kind", options["index"])  # checkpoints of 0.1 have none
-            index_bytes_per_entry(kind, 1)  # an error if there is no such kind
+            kind = options.pop("index_kind")
             options["index"] = index or options["index"]
             memory = cls(**options, device=device)
             actions, slots = memory.buffers.restore(tensors)
@@ -365,41 +336,15 @@ class EpisodicMemory:
             if states.dtype != np.float32 or states.shape != (len(actions), memory.dim):
                 raise ValueError("its tensor 'states' does not fit its settings")
             of_index = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("index.")}
-            if kind == memory._index_kind:
-                memory._keep(actions, slots, states, put=False)
-                memory._index.restore(actions, slots, index_state, of_index)
+            if kind == memory._index.name:
+                memory._index.restore(actions, slots, states, index_state, of_index)
             else:  # what another kind of index has kept is of no use to this one
-                memory._keep(actions, slots, states)
+                memory._index.put(actions, slots, states)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"this is no complete memory: {error}") from None
         enter_all(memory._table.cells, memory.buffers.keys, actions, slots)
         memory._tick, memory._next_entry_id = tick, next_entry_id
         return memory
-
-    @property
-    def _index_kind(self) -> str:
-        return self._index.active if isinstance(self._index, CudaIndex) else self._index.name
-
-    def _keep(
-        self,
-        actions: NDArray[np.int64],
-        slots: NDArray[np.int64],
-        states: NDArray[np.float32],
-        *,
-        put: bool = True,
-    ) -> None:
-        """Keep states where the index finds them, and tell it unless it is about to be restored."""
-        if isinstance(self._index, CudaIndex):
-            self._index.store(actions, slots, states)
-            return
-        self._states[actions, slots] = states  # of two for the same slot the later one stays
-        if put:
-            self._index.put(actions, slots)
-
-    def _rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
-        if isinstance(self._index, CudaIndex):
-            return self._index.rows(actions, slots)
-        return self._states[actions, slots]
 
     def _neighbours(self, action: int, slots: NDArray[np.int64], squared: NDArray[np.float64]) -> Neighbours:
         found = slots[slots >= 0]
@@ -408,18 +353,17 @@ class EpisodicMemory:
 
     def _entries(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> Entries:
         return Entries(
-            states=self._rows(actions, slots),
+            states=self._index.rows(actions, slots),
             values=self.buffers.values[actions, slots],
             entry_ids=self.buffers.entry_ids[actions, slots],
             origins=self.buffers.origins[actions, slots],
             matched=self.buffers.matched[actions, slots],
         )
 
-    def _check(
-        self, states: ArrayLike | Seen, identities: Identities | None
-    ) -> tuple[NDArray[np.float32] | Seen, NDArray[np.uint64]]:
-        if isinstance(states, Seen) and isinstance(self._index, CudaIndex):
-            return states, array_keys(states.observations) if identities is None else identity_keys(identities)
+    def _check(self, states: ArrayLike, identities: Identities | None) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        given = np.asarray(states)
+        if self._index.embeds and given.dtype == np.uint8:
+            return given, array_keys(given) if identities is None else identity_keys(identities)
         with np.errstate(over="ignore"):
             batch = np.ascontiguousarray(states, np.float32)
         if batch.ndim != 2 or batch.shape[1] != self.dim:

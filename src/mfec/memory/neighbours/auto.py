@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.config import AgentConfig
 from mfec.memory.neighbours.cells import CellIndex
 from mfec.memory.neighbours.codes import all_entries
 from mfec.memory.neighbours.exact import ExactIndex
+from mfec.memory.neighbours.index import Found, IndexInMemory, Shape
 from mfec.memory.neighbours.recent import RecentQueries
 
 FIRST_TRIAL = 65_536  # entries of all actions; below this an exact search takes a tenth of an emulator step
@@ -22,8 +22,8 @@ NEXT_TRIAL = 1.5  # times as many entries
 log = logging.getLogger("mfec.memory")
 
 
-class AutoIndex:
-    """The exact index, until a trial on recent queries shows that cells are faster.
+class AutoIndex(IndexInMemory):
+    """The exact index, until a trial on recent queries shows that cells are faster. It keeps the states of both.
 
     A trial is due at 65,536 entries and whenever there are half as many again, and is made as soon as there are 64
     queries to try cells on (1,024 look-ups). Stored states will not do: cells that were set by 64 of those found 0.986
@@ -36,21 +36,13 @@ class AutoIndex:
 
     name = "auto"
 
-    def __init__(
-        self,
-        states: NDArray[np.float32],
-        entry_ids: NDArray[np.int64],
-        recall: float = AgentConfig.recall,
-        *,
-        k: int = AgentConfig.k,
-    ) -> None:
-        self._recall, self._k = recall, k
-        self._states, self._entry_ids = states, entry_ids
-        self._sizes = np.zeros(len(states), np.int64)
-        self._queries = RecentQueries(states.shape[2])
-        self._index: ExactIndex | CellIndex = ExactIndex(states, entry_ids)
+    def __init__(self, shape: Shape, entry_ids: NDArray[np.int64], **settings: Any) -> None:
+        super().__init__(shape, entry_ids, **settings)
+        self._shape = shape
+        self._queries = RecentQueries(self.dim)
+        self._index: ExactIndex | CellIndex = ExactIndex(shape, entry_ids, states=self._states)
         self._next_trial = FIRST_TRIAL
-        self._glances = RecentQueries(states.shape[2])  # look-ups that must leave no trace
+        self._glances = RecentQueries(self.dim)  # look-ups that must leave no trace
         self._aside: CellIndex | None = None  # cells for those alone
         self._tried_aside = False
 
@@ -65,25 +57,41 @@ class AutoIndex:
         return self._searching.active
 
     @property
-    def approximate(self) -> bool:
+    def approximate(self) -> bool:  # type: ignore[override]
         """Whether the index that searches now may miss neighbours."""
         return self._searching.approximate
 
-    def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Take in the states that now stand in these slots, new ones and replaced ones alike."""
-        self._index.put(actions, slots)
-        np.maximum.at(self._sizes, actions, slots + 1)
+    @property
+    def measured_recall(self) -> float | None:  # type: ignore[override]
+        """That of the index that searches now."""
+        return self._searching.measured_recall
+
+    def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Hand the slots on."""
+        self._index.take_in(actions, slots)
+        self.grow(actions, slots)
         self._aside, self._tried_aside = None, False
         self._try_if_due()
 
-    def search(
+    def finish_reading(self) -> None:
+        """Nothing reads the states from here on."""
+        self._searching.finish_reading()
+
+    def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:
+        """The nearest entries, as the active index finds them; a trial that is due waits for enough look-ups."""
+        self._remember(states, learning=learning)
+        found = super().search(states, wanted, k)
+        if learning:
+            self._searching.watch(states, wanted, found.squared)
+        return found
+
+    def find(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The nearest entries, as the active index finds them."""
-        return self._searching.search(states, wanted, k)
+        """What the active index finds."""
+        return self._searching.find(states, wanted, k)
 
-    def asked(self, states: NDArray[np.float32], *, learning: bool = True) -> None:
-        """States are looked up: a trial that is due waits for enough of them."""
+    def _remember(self, states: NDArray[np.float32], *, learning: bool) -> None:
         if learning:
             self._aside = None
             self._queries.add(states)
@@ -110,7 +118,7 @@ class AutoIndex:
     def _try_cells(self, asked: RecentQueries) -> CellIndex | None:
         """Cells, if they are faster on these queries and find enough."""
         cells = self._new_cells(asked)
-        cells.put(*all_entries(self._sizes))
+        cells.take_in(*all_entries(self._sizes))
         exact_ms, cells_ms = (milliseconds(index, asked.states, self._k) for index in (self._index, cells))
         if cells_ms >= exact_ms or not cells.reaches_its_recall:
             return None
@@ -131,7 +139,7 @@ class AutoIndex:
         """What the active index keeps, and the recent queries."""
         return {"queries": self._queries.kept.copy(), **self._index.tensors()}
 
-    def restore(
+    def resume(
         self,
         actions: NDArray[np.int64],
         slots: NDArray[np.int64],
@@ -142,13 +150,13 @@ class AutoIndex:
         self._queries.restore(tensors["queries"], int(settings["seen"]))
         if settings["active"] == CellIndex.name:
             self._index = self._new_cells(self._queries)
-        self._index.restore(actions, slots, settings["index"], tensors)
-        np.maximum.at(self._sizes, actions, slots + 1)
-        # Early checkpoints count a trial as made that had no queries.
-        self._next_trial = int(settings["next_trial"]) if self._queries.full else FIRST_TRIAL
+        self._index.resume(actions, slots, settings["index"], tensors)
+        self.grow(actions, slots)
+        self._next_trial = int(settings["next_trial"])
 
     def _new_cells(self, queries: RecentQueries) -> CellIndex:
-        return CellIndex(self._states, self._entry_ids, self._recall, k=self._k, queries=queries)
+        settings: dict[str, Any] = {"k": self._k, "recall": self._recall, "states": self._states}
+        return CellIndex(self._shape, self._entry_ids, queries=queries, **settings)
 
 
 def milliseconds(index: ExactIndex | CellIndex, queries: NDArray[np.float32], k: int) -> float:
@@ -156,6 +164,6 @@ def milliseconds(index: ExactIndex | CellIndex, queries: NDArray[np.float32], k:
     taken = []
     for query in queries:
         began = time.perf_counter()
-        index.search(query[None], np.ones((1, index.n_actions), np.bool_), k)
+        index.find(query[None], np.ones((1, index.n_actions), np.bool_), k)
         taken.append(1000.0 * (time.perf_counter() - began))
     return statistics.median(taken)

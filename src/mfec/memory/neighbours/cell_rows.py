@@ -8,13 +8,27 @@ of full.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfec.compiling import njit
 from mfec.memory.neighbours.codes import BLOCK, PART, copy_half_code, empty_half_blocks, parts_of
+
+
+class RowArrays(NamedTuple):
+    """The rows of all cells, as compiled functions take them."""
+
+    codes: NDArray[np.uint8]  # half codes, in blocks
+    norms: NDArray[np.int32]  # (rows,)
+    owners: NDArray[np.int32]  # (rows,): slots
+    following: NDArray[np.int32]  # (blocks,): the block after this one in its cell, or -1
+    cell: NDArray[np.int32]  # (blocks,)
+    first_block: NDArray[np.int32]  # (cells,), or -1
+    starts: NDArray[np.int32]  # (cells, n_actions + 1)
+    where: NDArray[np.int32]  # (n_actions, capacity): row + 1 of each entry
+    unused: NDArray[np.int64]  # a chain of blocks given back; blocks handed out so far
 
 
 class CellRows:
@@ -33,9 +47,9 @@ class CellRows:
         return (parts_of(dim) * PART // 2 + 4 + 4) * 11 // 10 + 4
 
     @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> RowArrays:
         """What compiled functions take."""
-        return (
+        return RowArrays(
             self._codes, self._norms, self._owners, self._next, self._cell, self._first_block, self._starts,
             self._where, self._unused,
         )  # fmt: skip

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from mfec.compiling import njit
-from mfec.memory.neighbours.cell_rows import add_row, chain_of, drop_row
+from mfec.memory.neighbours.cell_rows import RowArrays, add_row, chain_of, drop_row
+from mfec.memory.neighbours.clustering import CellArrays
 from mfec.memory.neighbours.codes import (
     BLOCK,
     PART,
@@ -32,8 +36,18 @@ NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate th
 FARTHEST = 2**31 - 1  # squared distance that a candidate has room for
 
 
+class Coded(NamedTuple):
+    """The codes of all states, cell by cell, as compiled functions take them."""
+
+    low: NDArray[np.float64]  # (dim,): where the coded range begins
+    scale: float  # of one step of a code
+    steps: NDArray[np.int32]  # (cells,): codes to a step of half codes
+    cells: CellArrays
+    rows: RowArrays
+
+
 @njit(nogil=True)
-def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, lane_step, kept):
+def find_candidates(coded, state, mine, reads, lane, lane_step, kept):
     """Read the cells of every `lane_step`-th lane from `lane` on, and enter what is nearest into `kept`.
 
     Regions are dealt to the lanes in order of distance; each lane reads its share of the `reads` nearest cells. What
@@ -41,9 +55,9 @@ def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, la
     """
     if not mine.any():
         return
-    regions, region_norms, _, _, first, centre_codes = cells
+    regions, region_norms, _, _, first, centre_codes = coded.cells
     code, query = np.zeros(regions.shape[1] * PART, np.uint8), np.empty(regions.shape[1] * PART, np.int8)
-    encode(state, low, scale, code)
+    encode(state, coded.low, coded.scale, code)
     norm = shift_query(code, query)
     n_regions = len(first) - 1
     distances = np.empty(len(region_norms), np.int32)
@@ -51,29 +65,26 @@ def find_candidates(low, scale, steps, cells, rows, state, mine, reads, lane, la
     order = np.empty(n_regions, np.int64)
     _order_nearly(distances[:n_regions], order)
     while lane < LANES:
-        chosen = _nearest_cells(cells, order[lane::LANES], query, norm, reads)
-        _read_cells(centre_codes, rows, chosen, mine, code, steps, kept)
+        chosen = _nearest_cells(coded.cells, order[lane::LANES], query, norm, reads)
+        _read_cells(centre_codes, coded.rows, chosen, mine, code, coded.steps, kept)
         lane += lane_step
 
 
 @njit(nogil=True)
-def search_rows(
-    states, entry_ids, sizes, low, scale, steps, cells, rows,
-    queries, wanted, row, row_step, reads, n_candidates, small, slots, squared,
-):  # fmt: skip
+def search_rows(stored, coded, queries, wanted, row, row_step, reads, n_candidates, small, slots, squared):
     """Nearly the nearest entries of each wanted (state, action) pair, for every `row_step`-th state from `row` on."""
     kept = np.empty((wanted.shape[1], n_candidates), np.int64)
     while row < len(wanted):
         if wanted[row].any():
             kept[:] = NOTHING
-            large = wanted[row] & (sizes > small)
-            find_candidates(low, scale, steps, cells, rows, queries[row], large, reads, 0, 1, kept)
-            rank_candidates(states, entry_ids, sizes, queries[row], wanted[row], kept, small, slots[row], squared[row])
+            large = wanted[row] & (stored.sizes > small)
+            find_candidates(coded, queries[row], large, reads, 0, 1, kept)
+            rank_candidates(stored, queries[row], wanted[row], kept, small, slots[row], squared[row])
         row += row_step
 
 
 @njit(nogil=True)
-def rank_candidates(states, entry_ids, sizes, query, wanted, kept, small, slots, squared):
+def rank_candidates(stored, query, wanted, kept, small, slots, squared):
     """The nearest of the candidates of each wanted action by true distance.
 
     Buffers of up to `small` entries are read in full, and any from which too few candidates came: they may all lie far
@@ -81,14 +92,14 @@ def rank_candidates(states, entry_ids, sizes, query, wanted, kept, small, slots,
     that off.
     """
     for action in np.flatnonzero(wanted):
-        size = sizes[action]
+        states, entry_ids, size = stored.states[action], stored.entry_ids[action], stored.sizes[action]
         if size > small:
-            _rank(states[action], entry_ids[action], query, kept[action], slots[action], squared[action])
+            _rank(states, entry_ids, query, kept[action], slots[action], squared[action])
         missing = slots[action, min(len(slots[action]), size) - 1] < 0 and size > 0
         if missing and small != EVERYTHING_BY_CELLS:
             slots[action] = -1
             squared[action] = np.inf
-            scan(states[action, :size], entry_ids[action], query, slots[action], squared[action])
+            scan(states[:size], entry_ids, query, slots[action], squared[action])
 
 
 @njit(nogil=True)
@@ -264,9 +275,9 @@ def _cell_for(cells, query, norm, distances):
 @njit(nogil=True)
 def assign_entries(states, actions, slots, low, scale, cells, cell_of):
     """The cell of each of these entries, into `cell_of`."""
-    width = cells[0].shape[1] * PART
+    width = cells.regions.shape[1] * PART
     code, query = np.zeros(width, np.uint8), np.empty(width, np.int8)
-    distances = np.empty(len(cells[3]) + BLOCK, np.int32)
+    distances = np.empty(len(cells.norms) + BLOCK, np.int32)
     for i in range(len(actions)):
         encode(states[actions[i], slots[i]], low, scale, code)
         norm = shift_query(code, query)
@@ -285,7 +296,7 @@ def codes_of(states, actions, slots, low, scale):
 @njit()
 def mean_spreads(states, actions, slots, low, scale, cells, cell_of):
     """Mean squared difference, in codes, between a number of an entry and of the centre of its cell, for each cell."""
-    centre_codes = cells[5]
+    centre_codes = cells.centre_codes
     code = np.zeros(centre_codes.shape[1], np.uint8)
     sums, counts = np.zeros(len(centre_codes), np.int64), np.zeros(len(centre_codes), np.int64)
     for i in range(len(actions)):
@@ -298,30 +309,32 @@ def mean_spreads(states, actions, slots, low, scale, cells, cell_of):
 
 
 @njit()
-def encode_laid_out(states, actions, slots, low, scale, steps, cells, cell_of, rows):
+def encode_laid_out(states, actions, slots, cell_of, coded):
     """Fill in the codes of entries that have been given rows."""
-    codes, norms, where = rows[0], rows[1], rows[7]
-    code = np.zeros(codes.shape[1] * PART, np.uint8)
+    rows, centres, steps = coded.rows, coded.cells.centre_codes, coded.steps
+    code = np.zeros(rows.codes.shape[1] * PART, np.uint8)
     for i in range(len(actions)):
-        encode(states[actions[i], slots[i]], low, scale, code)
-        put_half_code(codes, norms, where[actions[i], slots[i]] - 1, code, cells[5][cell_of[i]], steps[cell_of[i]])
+        encode(states[actions[i], slots[i]], coded.low, coded.scale, code)
+        row, cell = rows.where[actions[i], slots[i]] - 1, cell_of[i]
+        put_half_code(rows.codes, rows.norms, row, code, centres[cell], steps[cell])
 
 
 @njit()
-def put_entries(states, actions, slots, low, scale, steps, cells, rows):
+def put_entries(states, actions, slots, coded):
     """Put entries into their cells, new ones and replaced ones alike; how many of them no cell was made for."""
     misfits = 0
-    codes, norms = rows[0], rows[1]
-    width = codes.shape[1] * PART
+    rows, cells, steps = coded.rows, coded.cells, coded.steps
+    width = rows.codes.shape[1] * PART
     code, query = np.zeros(width, np.uint8), np.empty(width, np.int8)
-    distances = np.empty(len(cells[3]) + BLOCK, np.int32)
+    distances = np.empty(len(cells.norms) + BLOCK, np.int32)
     for i in range(len(actions)):
         action, slot = actions[i], slots[i]
         drop_row(rows, action, slot)
-        encode(states[action, slot], low, scale, code)
+        encode(states[action, slot], coded.low, coded.scale, code)
         norm = shift_query(code, query)
         cell, away = _cell_for(cells, query, norm, distances)
         if away > MISFIT * states.shape[2] * steps[cell] * steps[cell]:
             misfits += 1
-        put_half_code(codes, norms, add_row(rows, cell, action, slot), code, cells[5][cell], steps[cell])
+        row = add_row(rows, cell, action, slot)
+        put_half_code(rows.codes, rows.norms, row, code, cells.centre_codes[cell], steps[cell])
     return misfits

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.config import AgentConfig
 from mfec.memory.neighbours.cell_rows import CellRows
 from mfec.memory.neighbours.cell_search import (
     EVERYTHING_BY_CELLS,
     LANES,
     NOTHING,
     SMALL,
+    Coded,
     assign_entries,
     codes_of,
     encode_laid_out,
@@ -34,8 +34,10 @@ from mfec.memory.neighbours.cell_search import (
 )
 from mfec.memory.neighbours.clustering import Cells, cluster
 from mfec.memory.neighbours.codes import COARSEST_STEP, PART, SAMPLE, all_entries, fit_code_book, parts_of
+from mfec.memory.neighbours.index import Found, IndexInMemory, Shape
+from mfec.memory.neighbours.recall import RecallMeter
 from mfec.memory.neighbours.recent import RecentQueries
-from mfec.memory.neighbours.scan import scan
+from mfec.memory.neighbours.scan import Stored, scan
 from mfec.threads import n_threads, on_all_cores
 
 CELL_SIZE = 96  # entries of all actions in a cell, when the cells are made
@@ -51,32 +53,22 @@ WORTH_SHARING = 65_536  # entries to read; below this, waking another thread cos
 log = logging.getLogger("mfec.memory")
 
 
-class CellIndex:
-    """The approximate neighbour index over all action buffers.
+class CellIndex(IndexInMemory):
+    """The approximate neighbour index over all action buffers: the states, and short codes of them, cell by cell.
 
-    It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps short codes of them, cell by
-    cell. `recall` is the share of the k true neighbours to find. `queries` are recent look-ups, where somebody has kept
-    them already.
+    `recall` is the share of the k true neighbours to find. `queries` are recent look-ups, where another index keeps
+    them.
     """
 
     name = active = "cells"
     approximate = True
 
     def __init__(
-        self,
-        states: NDArray[np.float32],
-        entry_ids: NDArray[np.int64],
-        recall: float = AgentConfig.recall,
-        *,
-        k: int = AgentConfig.k,
-        queries: RecentQueries | None = None,
+        self, shape: Shape, entry_ids: NDArray[np.int64], *, queries: RecentQueries | None = None, **settings: Any
     ) -> None:
-        self.n_actions, capacity, dim = states.shape
-        self._states = states
-        self._entry_ids = entry_ids
-        self._sizes = np.zeros(self.n_actions, np.int64)
-        self._rows = CellRows(self.n_actions, capacity, dim)
-        self._low, self._scale = np.zeros(dim), 1.0
+        super().__init__(shape, entry_ids, **settings)
+        self._rows = CellRows(*shape)
+        self._low, self._scale = np.zeros(self.dim), 1.0
         self._steps = np.ones(0, np.int32)  # codes to a step of half codes, for each cell
         self._cells: Cells | None = None
         self._changes = 0  # entries put since the cells were made
@@ -86,27 +78,27 @@ class CellIndex:
         self.reaches_its_recall = True  # False where codes are too coarse for the differences that matter
         self._reads = 1  # cells that a search reads
         self._spare = SPARES[0]  # candidates beyond k
-        self._recall = recall
-        self._k = k
-        self._queries = queries or RecentQueries(dim)
+        self._queries = queries or RecentQueries(self.dim)
+        self._meter = RecallMeter(self._states)
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
         """What the index adds to one entry."""
         return CellRows.bytes_per_entry(dim) + 2 * (parts_of(dim) * PART + 4) // CELL_SIZE + 1
 
-    def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Take in the states that now stand in these slots, new ones and replaced ones alike."""
-        if len(actions) == 0:
-            return
-        np.maximum.at(self._sizes, actions, slots + 1)
+    @property
+    def measured_recall(self) -> float | None:  # type: ignore[override]
+        """Share of the true neighbours that were found: a random look-up is compared with a full scan now and then."""
+        return self._meter.recall
+
+    def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Put the states that now stand in these slots into cells, new ones and replaced ones alike."""
+        self.grow(actions, slots)
         self._changes += len(actions)
         if self._cells is None or self._is_outdated():
             self._make_cells()
         else:
-            self._misfits += put_entries(
-                self._states, actions, slots, self._low, self._scale, self._steps, self._cells.arrays, self._rows.arrays
-            )
+            self._misfits += put_entries(self._states, actions, slots, self._coded(self._cells))
             self._scattered += len(actions)
             if self._scattered >= max(SMALLEST_CHANGE, self._made_for // 8):
                 entries = all_entries(self._sizes)
@@ -117,41 +109,49 @@ class CellIndex:
         drifting = self._misfits > MANY_MISFITS * self._changes
         return self._changes >= max(SMALLEST_CHANGE, self._made_for // (16 if drifting else 2))
 
-    def search(
-        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Nearly the k nearest entries of each wanted (state, action) pair, nearest first, older first among equals.
-
-        states: float32 (n, dim), wanted: bool (n, n_actions). Returns slots, int64 (n, n_actions, k), -1 where
-        there are fewer than k, and their squared distances, float64 (n, n_actions, k).
-        """
-        return self._search(states, wanted, k, self._reads, self._spare)
-
-    def asked(self, states: NDArray[np.float32], *, learning: bool = True) -> None:
-        """States are looked up: the next cells are tried on some of those that an agent learned by."""
+    def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:
+        """Nearly the k nearest entries. The next cells are tried on some of the states that an agent learned by."""
         if learning:
             self._queries.add(states)
+        found = super().search(states, wanted, k)
+        if learning:
+            self.watch(states, wanted, found.squared)
+        return found
+
+    def find(
+        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Nearly the k nearest entries of each wanted (state, action) pair."""
+        return self._search(states, wanted, k, self._reads, self._spare)
+
+    def watch(self, states: NDArray[np.float32], wanted: NDArray[np.bool_], squared: NDArray[np.float64]) -> None:
+        """Measure the recall, now and then."""
+        self._meter.watch(states, wanted, squared, self._sizes)
+
+    def finish_reading(self) -> None:
+        """Wait for the scan that measures the recall."""
+        self._meter.finish()
+
+    def _coded(self, cells: Cells) -> Coded:
+        return Coded(self._low, self._scale, self._steps, cells.arrays, self._rows.arrays)
 
     def _search(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int, reads: int, spare: int, small: int = SMALL
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         slots = np.full((*wanted.shape, k), -1, np.int64)
         squared = np.full((*wanted.shape, k), np.inf)
-        cells = self._cells
-        if cells is None or not wanted.any():
+        if self._cells is None or not wanted.any():
             return slots, squared
-        coding = self._low, self._scale, self._steps, cells.arrays, self._rows.arrays
-        to_read = np.count_nonzero(wanted) * min(1.0, reads / len(cells)) * int(self._sizes.sum()) / self.n_actions
+        stored, coded = Stored(self._states, self._entry_ids, self._sizes), self._coded(self._cells)
+        share_read = min(1.0, reads / len(self._cells))
+        to_read = np.count_nonzero(wanted) * share_read * int(self._sizes.sum()) / self.n_actions
         threads = min(n_threads(), max(LANES, len(wanted))) if to_read > WORTH_SHARING else 1
 
         def search_some_rows(share: int) -> None:
-            search_rows(
-                self._states, self._entry_ids, self._sizes, *coding, states, wanted, share, threads,
-                reads, k + spare, small, slots, squared,
-            )  # fmt: skip
+            search_rows(stored, coded, states, wanted, share, threads, reads, k + spare, small, slots, squared)
 
         def search_some_lanes(share: int) -> None:
-            find_candidates(*coding, states[0], wanted[0] & (self._sizes > small), reads, share, threads, kept[share])
+            find_candidates(coded, states[0], wanted[0] & (self._sizes > small), reads, share, threads, kept[share])
 
         if len(wanted) > 1 or threads == 1:
             on_all_cores(search_some_rows, threads)
@@ -159,17 +159,7 @@ class CellIndex:
             kept = np.full((threads, self.n_actions, k + spare), NOTHING, np.int64)
             on_all_cores(search_some_lanes, threads)
             merge_candidates(kept)
-            rank_candidates(
-                self._states,
-                self._entry_ids,
-                self._sizes,
-                states[0],
-                wanted[0],
-                kept[0],
-                small,
-                slots[0],
-                squared[0],
-            )
+            rank_candidates(stored, states[0], wanted[0], kept[0], small, slots[0], squared[0])
         return slots, squared
 
     # -- Making cells -------------------------------------------------------------------------------------------------
@@ -209,10 +199,7 @@ class CellIndex:
         assert self._cells is not None
         self._rows.lay_out(len(self._cells), actions, slots, cell_of)
         self._scattered = 0
-        encode_laid_out(
-            self._states, actions, slots, self._low, self._scale, self._steps,
-            self._cells.arrays, cell_of, self._rows.arrays,
-        )  # fmt: skip
+        encode_laid_out(self._states, actions, slots, cell_of, self._coded(self._cells))
 
     def _set_reads(self) -> None:
         """Read as few cells as find the wanted share of recent queries' neighbours, by halving the interval."""
@@ -291,7 +278,7 @@ class CellIndex:
             }
         return kept
 
-    def restore(
+    def resume(
         self,
         actions: NDArray[np.int64],
         slots: NDArray[np.int64],
@@ -305,9 +292,9 @@ class CellIndex:
         self._reads, self._spare = int(settings["reads"]), int(settings["spare"])
         self._queries.restore(tensors["queries"], int(settings["seen"]))
         if "cell_of" not in tensors:
-            return self.put(actions, slots)
+            return super().resume(actions, slots, settings, tensors)
         regions, centres, first, cell_of = (tensors[name] for name in ("regions", "centres", "first", "cell_of"))
-        width = parts_of(self._states.shape[2]) * PART
+        width = parts_of(self.dim) * PART
         fits = (
             1 <= self._reads <= len(centres)
             and 1 <= self._spare <= SPARES[-1]
@@ -325,7 +312,7 @@ class CellIndex:
         )
         if not fits:
             raise ValueError("its cells do not fit its entries")
-        np.maximum.at(self._sizes, actions, slots + 1)
+        self.grow(actions, slots)
         self._low, self._steps = tensors["low"].astype(np.float64), tensors["steps"].astype(np.int32)
         self._cells = Cells.of(regions.copy(), centres.copy(), first.astype(np.int64))
         self._fill(actions, slots, cell_of.astype(np.int32))

@@ -7,7 +7,7 @@ number of threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,17 @@ REGION_SAMPLE = 64  # codes for each region, to find the regions from
 ROUNDS = 4  # of k-means; more moved the share of found neighbours by less than its noise
 
 
+class CellArrays(NamedTuple):
+    """Regions and cells, as compiled functions take them."""
+
+    regions: NDArray[np.uint8]  # codes, in blocks
+    region_norms: NDArray[np.int32]
+    centres: NDArray[np.uint8]  # codes, in blocks
+    norms: NDArray[np.int32]
+    first: NDArray[np.int64]  # (n_regions + 1,): where the cells of each region begin
+    centre_codes: NDArray[np.uint8]  # (n_cells, width)
+
+
 @dataclass(frozen=True)
 class Cells:
     """Centres of cells, grouped into regions: those of region r are first[r] to first[r + 1]."""
@@ -27,7 +38,7 @@ class Cells:
     regions: NDArray[np.uint8]  # codes (n_regions, width)
     centres: NDArray[np.uint8]  # codes (n_cells, width)
     first: NDArray[np.int64]  # (n_regions + 1,)
-    arrays: tuple[NDArray[Any], ...]  # what compiled functions take: regions in blocks, their norms, ...
+    arrays: CellArrays
 
     def __len__(self) -> int:
         return len(self.centres)
@@ -35,7 +46,7 @@ class Cells:
     @classmethod
     def of(cls, regions: NDArray[np.uint8], centres: NDArray[np.uint8], first: NDArray[np.int64]) -> Cells:
         """Cells from their centres."""
-        return cls(regions, centres, first, (*_in_blocks(regions), *_in_blocks(centres), first, centres))
+        return cls(regions, centres, first, CellArrays(*_in_blocks(regions), *_in_blocks(centres), first, centres))
 
 
 def cluster(codes: NDArray[np.uint8], n_cells: int) -> Cells:

@@ -8,73 +8,85 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.compiling import njit
-from mfec.device import Channel, DeviceEncoder, Seen
-from mfec.memory.neighbours.stateless import StatelessIndex
+from mfec.config import AgentConfig, DeviceName
+from mfec.device import Channel, open_channel
+from mfec.memory.neighbours.index import Found, Shape
 
 
-class CudaIndex(StatelessIndex):
-    """The index of buffers that live on a device; it keeps the states, and the memory keeps none.
+class CudaIndex:
+    """The index of buffers that live on a device, which keeps the states.
 
     Its answers are those of `ExactIndex`: the k nearest by the distance in float64, older first among equals.
     """
 
-    active = "cuda"
+    name = active = "cuda"
+    approximate = False
+    measured_recall: float | None = None
 
-    def __init__(self, channel: Channel, shape: tuple[int, int, int], entry_ids: NDArray[np.int64], name: str) -> None:
-        """shape: actions, capacity, dimensions; name: as the index was asked for, `cuda` or `auto`."""
-        self.name = name
+    def __init__(
+        self,
+        shape: Shape,
+        entry_ids: NDArray[np.int64],
+        *,
+        k: int = AgentConfig.k,
+        recall: float = 1.0,
+        device: DeviceName | Channel = "cpu",
+    ) -> None:
+        """device: its name, or the way to one that several memories share."""
         self.n_actions, _, self._dim = shape
         self._entry_ids = entry_ids
-        self._channel = channel
-        channel.open(*shape)
+        self._channel = open_channel(device) if isinstance(device, str) else device
+        self._channel.open(*shape)
+        self.embeds = False
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
         """What the index adds to one entry beside its state: nothing."""
         return 0
 
-    def project_with(self, weights: NDArray[np.float32]) -> None:
-        """Make states of observations by these weights, float32 (observation size, dim)."""
-        self._channel.project_with(weights)
+    def embed_with(self, embedding: Any) -> bool:
+        """Let the device make states of bytes, so that a picture crosses over once, if the embedding has a way to."""
+        hand_over = getattr(embedding, "hand_over", None)
+        self.embeds = hand_over is not None and hand_over(self._channel)
+        return self.embeds
 
-    def encode_with(self, encoder: DeviceEncoder) -> None:
-        """Make states of observations by this encoder."""
-        self._channel.encode_with(encoder)
-
-    def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
-        """Keep states, float32 (n, dim), in these slots."""
+    def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
+        """Keep states in these slots."""
         self._channel.store(actions, slots, states)
 
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The states, float32 (n, dim), that are kept in these slots."""
+        """The states that are kept in these slots."""
         return self._channel.rows(actions, slots)
 
-    def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Nothing: `store` has told everything."""
-
-    def search(
-        self, states: NDArray[np.float32] | Seen, wanted: NDArray[np.bool_], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Slots, int64 (n, n_actions, k), -1 where there are none, and squared distances of the nearest entries."""
-        found = self._channel.look_up(states.observations if isinstance(states, Seen) else states, wanted, k)
-        if isinstance(states, Seen):
-            states.states = found.states
+    def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:
+        """The nearest entries in the wanted buffers."""
+        found = self._channel.look_up(states, wanted, k)
         slots, squared = np.ascontiguousarray(found.slots), np.ascontiguousarray(found.squared)
         for row, action in np.argwhere(_put_in_order(slots, squared, found.unsure, self._entry_ids)).tolist():
             # More entries are as near as the last one: the oldest of them count.
             distances = self._channel.distances(found.states[row], action)
             order = np.lexsort((self._entry_ids[action, : len(distances)], distances))[:k]
             slots[row, action, : len(order)], squared[row, action, : len(order)] = order, distances[order]
-        return slots[..., :k], squared[..., :k]
+        return Found(found.states, slots[..., :k], squared[..., :k])
+
+    def settings(self) -> dict[str, Any]:
+        """Nothing: the states say everything."""
+        return {}
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Nothing: the states say everything."""
+        return {}
 
     def restore(
         self,
         actions: NDArray[np.int64],
         slots: NDArray[np.int64],
+        states: NDArray[np.float32],
         settings: dict[str, Any],
         tensors: dict[str, NDArray[Any]],
     ) -> None:
-        """Nothing: `store` has told everything."""
+        """Keep states in these slots."""
+        self.put(actions, slots, states)
 
 
 @njit()

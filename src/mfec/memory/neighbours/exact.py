@@ -8,13 +8,12 @@ answer is exact, and the same on every machine, for every batch size and every n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfec.compiling import njit
-from mfec.config import AgentConfig
 from mfec.memory.neighbours.codes import (
     BLOCK,
     LEVELS,
@@ -30,36 +29,29 @@ from mfec.memory.neighbours.codes import (
     shift_query,
     squared_distance,
 )
-from mfec.memory.neighbours.scan import enter
+from mfec.memory.neighbours.index import IndexInMemory, Shape
+from mfec.memory.neighbours.scan import Stored, enter
 from mfec.memory.neighbours.shares import fair_shares
-from mfec.memory.neighbours.stateless import StatelessIndex
 from mfec.threads import on_all_cores
 
 OUTSIDE = 0.01  # share of numbers below the coded range, and above
 RUN = 64  # code distances that are passed over together when the smallest of them is too large
 
 
-class ExactIndex(StatelessIndex):
-    """The exact neighbour index over all action buffers.
+class ExactIndex(IndexInMemory):
+    """The exact neighbour index over all action buffers: the states, and a byte code for each of their numbers.
 
-    It reads the states in place (`states`: float32 (n_actions, capacity, dim)) and keeps their codes. It finds all
-    neighbours, whatever their share (`recall`) and number (k) that an index is to be set for.
+    It finds all neighbours, whatever their share (`recall`) and number (k) that an index is to be set for.
     """
 
     name = active = "exact"
 
-    def __init__(
-        self, states: NDArray[np.float32], entry_ids: NDArray[np.int64], recall: float = 1.0, *, k: int = AgentConfig.k
-    ) -> None:
-        n_actions, capacity, dim = states.shape
-        self.n_actions = n_actions
-        self._states = states
-        self._entry_ids = entry_ids
-        self._sizes = np.zeros(n_actions, np.int64)
-        n_blocks = -(-capacity // BLOCK)
-        self._codes = empty_blocks((n_actions, n_blocks), dim)
-        self._norms = np.zeros((n_actions, n_blocks * BLOCK), np.int32)
-        self._low = np.zeros(dim)
+    def __init__(self, shape: Shape, entry_ids: NDArray[np.int64], **settings: Any) -> None:
+        super().__init__(shape, entry_ids, **settings)
+        n_blocks = -(-self.capacity // BLOCK)
+        self._codes = empty_blocks((self.n_actions, n_blocks), self.dim)
+        self._norms = np.zeros((self.n_actions, n_blocks * BLOCK), np.int32)
+        self._low = np.zeros(self.dim)
         self._scale = 1.0
         self._coded_for = 0  # entries there were when the code book was made
 
@@ -68,46 +60,32 @@ class ExactIndex(StatelessIndex):
         """What the index adds to one entry: its codes and their squared norm."""
         return parts_of(dim) * PART + 4
 
-    def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Take in the states that now stand in these slots, new ones and replaced ones alike."""
-        if len(actions) == 0:
-            return
-        np.maximum.at(self._sizes, actions, slots + 1)
+    def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Code the states that now stand in these slots, new ones and replaced ones alike."""
+        self.grow(actions, slots)
         if self._sizes.sum() >= 2 * self._coded_for:
             self._make_code_book()
         else:
-            _encode(self._states, actions, slots, self._low, self._scale, self._codes, self._norms)
+            _encode(self._states, actions, slots, self._coded)
 
-    def search(
+    @property
+    def _coded(self) -> Coded:
+        return Coded(self._codes, self._norms, self._low, self._scale)
+
+    def find(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The k nearest entries of each wanted (state, action) pair, nearest first, older first among equals.
-
-        states: float32 (n, dim), wanted: bool (n, n_actions). Returns slots, int64 (n, n_actions, k), -1 where
-        the buffer holds fewer than k, and their squared distances, float64 (n, n_actions, k).
-        """
+        """The k nearest entries of each wanted (state, action) pair."""
         slots = np.full((*wanted.shape, k), -1, np.int64)
         squared = np.full((*wanted.shape, k), np.inf)
         shares = fair_shares(wanted, self._sizes)
+        entries, coded = Stored(self._states, self._entry_ids, self._sizes), self._coded
 
         def search_share(share: int) -> None:
-            _search_pairs(
-                self._states, self._entry_ids, self._sizes, self._codes, self._norms, self._low, self._scale,
-                states, wanted, shares, share, k, slots, squared,
-            )  # fmt: skip
+            _search_pairs(entries, coded, states, wanted, shares, share, k, slots, squared)
 
         on_all_cores(search_share, int(shares.max(initial=0)) + 1)
         return slots, squared
-
-    def restore(
-        self,
-        actions: NDArray[np.int64],
-        slots: NDArray[np.int64],
-        settings: dict[str, Any],
-        tensors: dict[str, NDArray[Any]],
-    ) -> None:
-        """Take in the entries in these slots."""
-        self.put(actions, slots)
 
     def _make_code_book(self) -> None:
         """Fit the coded range to the bulk of what is stored, and code everything again."""
@@ -115,33 +93,40 @@ class ExactIndex(StatelessIndex):
         self._coded_for = len(slots)
         some = slice(None, None, max(1, len(slots) // SAMPLE))
         self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]], OUTSIDE)
-        _encode(self._states, actions, slots, self._low, self._scale, self._codes, self._norms)
+        _encode(self._states, actions, slots, self._coded)
+
+
+class Coded(NamedTuple):
+    """The codes of all states, as compiled functions take them."""
+
+    codes: NDArray[np.uint8]  # (n_actions, blocks, ...)
+    norms: NDArray[np.int32]  # (n_actions, blocks * BLOCK)
+    low: NDArray[np.float64]  # (dim,): where the coded range begins
+    scale: float  # of one step of a code
 
 
 @njit()
-def _encode(states, actions, slots, low, scale, codes, norms):
-    code = np.zeros(codes.shape[2] * PART, np.uint8)
+def _encode(states, actions, slots, coded):
+    code = np.zeros(coded.codes.shape[2] * PART, np.uint8)
     for row in range(len(actions)):
         action, slot = actions[row], slots[row]
-        encode(states[action, slot], low, scale, code)
-        put_code(codes[action], norms[action], slot, code)
+        encode(states[action, slot], coded.low, coded.scale, code)
+        put_code(coded.codes[action], coded.norms[action], slot, code)
 
 
 @njit(nogil=True)
-def _search_pairs(
-    states, entry_ids, sizes, codes, norms, low, scale, queries, wanted, shares, share, k, slots, squared
-):  # fmt: skip
+def _search_pairs(stored, coded, queries, wanted, shares, share, k, slots, squared):
     for row in range(wanted.shape[0]):
         for action in range(wanted.shape[1]):
-            if wanted[row, action] and shares[row, action] == share and sizes[action] > 0:
-                _search_one(
-                    states[action], entry_ids[action], sizes[action], codes[action], norms[action], low, scale,
-                    queries[row], k, slots[row, action], squared[row, action],
-                )  # fmt: skip
+            if wanted[row, action] and shares[row, action] == share and stored.sizes[action] > 0:
+                _search_one(stored, coded, action, queries[row], k, slots[row, action], squared[row, action])
 
 
 @njit(nogil=True)
-def _search_one(states, entry_ids, size, codes, norms, low, scale, query, k, slots, squared):
+def _search_one(stored, coded_states, action, query, k, slots, squared):
+    states, entry_ids, size = stored.states[action], stored.entry_ids[action], stored.sizes[action]
+    codes, norms = coded_states.codes[action], coded_states.norms[action]
+    low, scale = coded_states.low, coded_states.scale
     dim = states.shape[1]
     code = np.zeros(codes.shape[1] * PART, np.uint8)
     encode(query, low, scale, code)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from mfec.compiling import njit
 from mfec.memory.neighbours.codes import squared_distance
 
 TINY = 1e-30
+
+
+class Stored(NamedTuple):
+    """The states of all action buffers, as compiled functions take them."""
+
+    states: NDArray[np.float32]  # (n_actions, capacity, dim)
+    entry_ids: NDArray[np.int64]  # (n_actions, capacity): a smaller one is older
+    sizes: NDArray[np.int64]  # (n_actions,): entries of each buffer
 
 
 @njit(nogil=True)
