@@ -169,7 +169,7 @@ def full(given: argparse.Namespace) -> dict[str, Any]:
     source = MFEC.load(RunDirectory(given.runs / "frostbite").checkpoint, index="exact")
     real = source.memory.tensors()["states"]
     agent.embedding = source.embedding
-    agent.memory.project_with(agent.embedding.weights)
+    agent.memory.embed_with(agent.embedding)
     for action in range(agent.n_actions):
         # More entries than were ever played: real states, each a little elsewhere.
         states = real[rng.integers(0, len(real), given.full_entries)]

@@ -725,6 +725,6 @@ def test_an_agent_on_a_device_predicts_what_one_on_the_cpu_predicts(make, tmp_pa
 def test_an_agent_of_the_cpus_index_takes_the_exact_one_of_a_gpu(tmp_path, monkeypatch):
     """The GPU is stood in for by the same code on the CPU."""
     MFEC(Walk(), index="exact", capacity=100, seed=0).learn(50).save(tmp_path)
-    monkeypatch.setattr("mfec.memory.episodic_memory.open_channel", lambda device: open_channel("cpu"))
+    monkeypatch.setattr("mfec.memory.neighbours.cuda.open_channel", lambda device: open_channel("cpu"))
     agent = MFEC.load(tmp_path, device="cuda")
     assert (agent.memory.index, agent.config.index, agent.config.device) == ("cuda", "cuda", "cuda")

@@ -23,7 +23,7 @@ PROGRESS_HEADER = (
 )
 
 searches = st.sampled_from(
-    [("cpu", index) for index in ("exact", "cells", "graph", "cuda", "auto")] + [("cuda", "cuda"), ("cuda", "auto")]
+    [("cpu", index) for index in ("exact", "cells", "cuda", "auto")] + [("cuda", "cuda"), ("cuda", "auto")]
 )
 agents = st.builds(
     lambda search, **settings: AgentConfig(device=search[0], index=search[1], **settings),

@@ -16,7 +16,7 @@ TRUNCATED_ELSEWHERE: Literal["write", "bootstrap", "skip"] = "bootstrap"
 FRAMES_LIMIT_GB = 1.0  # of frames that a run keeps, if it keeps any
 
 EmbeddingName = Literal["auto", "random_projection", "vae", "identity", "table"]
-IndexName = Literal["exact", "cells", "graph", "cuda", "none", "auto"]
+IndexName = Literal["exact", "cells", "cuda", "none", "auto"]
 DeviceName = Literal["cpu", "cuda"]
 Kernel = Literal["mean", "inverse"]
 Eviction = Literal["updated", "used"]
@@ -68,7 +68,7 @@ class AgentConfig:
     dim: int = 64
     """Numbers in a projected state."""
     index: IndexName = "auto"
-    """How neighbours are searched: exact, cells (approximate, for large memories; graph is another word for it), cuda
+    """How neighbours are searched: exact, cells (approximate, for large memories), cuda
     (exact, with torch, on --device), none (exact matches alone), or auto: cuda on --device cuda; else exact while that
     is the faster one on this machine, then cells."""
     device: DeviceName = "cpu"

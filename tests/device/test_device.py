@@ -11,7 +11,7 @@ import torch
 
 from mfec.agent import MFEC
 from mfec.config import AgentConfig
-from mfec.device import DeviceError, Seen, device_name, free_on_device, open_channel, start_engine
+from mfec.device import DeviceError, device_name, free_on_device, open_channel, start_engine
 from mfec.device.buffers import ActionBuffers
 from mfec.memory import EpisodicMemory
 
@@ -44,7 +44,7 @@ def test_a_machine_without_a_gpu_is_an_error_that_says_so(use) -> None:
         use()
 
 
-@pytest.mark.parametrize("index", ["exact", "cells", "graph"])
+@pytest.mark.parametrize("index", ["exact", "cells"])
 def test_an_index_of_the_cpu_is_refused_on_a_gpu(index: str) -> None:
     said = rf"^index '{index}' searches on the CPU; device 'cuda' takes 'cuda' or 'auto'$"
     with pytest.raises(ValueError, match=said):
@@ -149,36 +149,33 @@ assert "triton" not in sys.modules
 # -- Observations on their way ----------------------------------------------------------------------------------------
 
 
-def test_observations_become_states_when_they_were_looked_up() -> None:
-    seen = Seen(np.zeros((3, 10), np.uint8))
-    assert len(seen) == 3
-    with pytest.raises(ValueError, match=r"^these observations have no states before they were looked up$"):
-        np.asarray(seen)
-    seen.states = np.arange(6, dtype=np.float32).reshape(3, 2)
-    assert len(seen) == 3
-    assert np.asarray(seen) is seen.states
-    assert np.asarray(seen).tolist() == [[0, 1], [2, 3], [4, 5]]
-    assert np.asarray(seen, np.float64).dtype == np.float64
-    copy = np.array(seen)
-    copy[:] = 9
-    assert seen.states[0, 0] == 0
-
-
-def test_an_estimate_turns_observations_into_states() -> None:
+def test_an_estimate_brings_the_states_of_observations_along() -> None:
     from mfec.embeddings import RandomProjection
 
     projection = RandomProjection(50, 4, seed=0)
     memory = EpisodicMemory(2, 4, index="cuda", capacity=10, k=1)
-    assert memory.project_with(projection.weights)
+    assert memory.embed_with(projection)
     observations = np.random.default_rng(0).integers(0, 256, (3, 50), np.uint8)
-    seen = Seen(observations)
-    memory.estimate(seen)
-    assert np.asarray(seen).tobytes() == projection(observations).tobytes()
+    assert memory.estimate(observations).states.tobytes() == projection(observations).tobytes()
+
+
+def test_a_subclass_of_a_projection_embeds_itself() -> None:
+    """It may compute something else than its parent's weights say."""
+    from mfec.embeddings import RandomProjection
+
+    class Other(RandomProjection):
+        pass
+
+    memory = EpisodicMemory(2, 4, index="cuda", capacity=10, k=1)
+    assert not memory.embed_with(Other(50, 4, seed=0))
+    assert not memory.embed_with(lambda observations: observations)
 
 
 @pytest.mark.parametrize("index", ["exact", "cells", "auto"])
-def test_a_memory_on_the_cpu_projects_nothing(index: str) -> None:
+def test_a_memory_on_the_cpu_embeds_nothing(index: str) -> None:
+    from mfec.embeddings import RandomProjection
+
     memory = EpisodicMemory(2, 4, index=index, capacity=10, k=1)
-    assert not memory.project_with(np.zeros((50, 4), np.float32))
-    with pytest.raises(ValueError, match="no states before they were looked up"):
-        memory.estimate(Seen(np.zeros((3, 50), np.uint8)))
+    assert not memory.embed_with(RandomProjection(50, 4, seed=0))
+    with pytest.raises(ValueError, match=r"states must have the shape \(n, 4\)"):
+        memory.estimate(np.zeros((3, 50), np.uint8))

@@ -158,8 +158,8 @@ def test_look_ups_with_and_without_encoders_are_answered_together_as_alone(vae, 
 
 
 def test_a_memory_that_is_not_on_a_device_leaves_encoding_to_the_agent(vae):
-    assert EpisodicMemory(2, vae.dim, capacity=10, index="cuda").encode_with(vae) is True
-    assert EpisodicMemory(2, vae.dim, capacity=10, index="exact").encode_with(vae) is False
+    assert EpisodicMemory(2, vae.dim, capacity=10, index="cuda").embed_with(vae) is True
+    assert EpisodicMemory(2, vae.dim, capacity=10, index="exact").embed_with(vae) is False
 
 
 # -- Runs -------------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Stored:
         shape = (len(buffers), capacity, dim)
         self.entry_ids = np.random.default_rng(7).permutation(len(buffers) * capacity).reshape(shape[:2])
         self.channel = Heard(engine)
-        self.index = CudaIndex(self.channel, shape, self.entry_ids, "cuda")
+        self.index = CudaIndex(shape, self.entry_ids, device=self.channel)
         for action, states in enumerate(self.buffers):
             self.channel.store(np.full(len(states), action), np.arange(len(states)), states)
 
@@ -80,7 +80,8 @@ class Stored:
         queries = np.asarray(queries, np.float32)
         wanted = self.everything(queries) if wanted is None else wanted
         self.channel.answer = found
-        slots, squared = self.index.search(queries, wanted, k)
+        nearest = self.index.search(queries, wanted, k)
+        slots, squared = nearest.slots, nearest.squared
         answer = self.channel.last
         assert answer.states.tobytes() == queries.tobytes()
         assert slots.shape == squared.shape == (*wanted.shape, k)

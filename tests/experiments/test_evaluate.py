@@ -126,7 +126,7 @@ def test_the_random_policy_does_not_change_the_agents_games(lake):
 
 def test_a_run_may_be_evaluated_on_another_device(qbert, monkeypatch):
     """The GPU is stood in for by the same code on the CPU."""
-    monkeypatch.setattr("mfec.memory.episodic_memory.open_channel", lambda device: open_channel("cpu"))
+    monkeypatch.setattr("mfec.memory.neighbours.cuda.open_channel", lambda device: open_channel("cpu"))
     here, there = (evaluate_run(RunDirectory(qbert), episodes=2, seed=0, device=device) for device in ("cpu", "cuda"))
     assert here == there
 

@@ -212,20 +212,6 @@ def test_a_change_that_brings_nothing_is_not_made(tmp_path, monkeypatch):
     assert digests == {name: digest for name, digest in of_auto[3].items() if not name[1].startswith("index.")}
 
 
-def test_graph_is_another_word_for_cells(tmp_path, capsys):
-    train_command(tmp_path / "graph", "--index", "graph")
-    run = RunDirectory(tmp_path / "graph")
-    assert run.read_config().agent.index == "graph"
-    agent = MFEC.load(run.checkpoint)
-    assert (agent.frames, agent.config.index, agent.memory.active_index) == (2000, "graph", "cells")
-    train_command(tmp_path / "graph", "--index", "graph", "--total-frames", "2500", "--resume")
-    assert "going on from frame 2,000" in capsys.readouterr().out
-    train_command(tmp_path / "cells", "--index", "cells", "--total-frames", "2500")
-    (*of_graph, state, digests), (*of_cells, expected, same_digests) = map(outcome, (run.path, tmp_path / "cells"))
-    assert (of_graph, digests) == (of_cells, same_digests)
-    assert {name for name in expected if state[name] != expected[name]} == {"config"}
-
-
 def test_recall_is_a_share_while_the_search_is_approximate(tmp_path, monkeypatch):
     quiet_train(cart_pole(600, "cells"), tmp_path)
     run = RunDirectory(tmp_path)

@@ -42,7 +42,7 @@ def full_memory(capacity: int, index: IndexName) -> EpisodicMemory:
 
 
 @pytest.mark.parametrize("capacity", [1, 16, 100])
-@pytest.mark.parametrize("index", ["exact", "cells", "graph", "cuda"])
+@pytest.mark.parametrize("index", ["exact", "cells", "cuda"])
 def test_the_report_is_the_size_of_a_full_memory(index, capacity):
     assert report(capacity, index=index).full == full_memory(capacity, index).nbytes
 

@@ -494,7 +494,7 @@ def test_bytes_before_a_memory_is_made_allow_for_both_kinds_of_index() -> None:
 
 
 @pytest.mark.parametrize(("given", "name", "active"), [
-    ("exact", "exact", "exact"), ("cells", "cells", "cells"), ("graph", "cells", "cells"), ("auto", "auto", "exact"),
+    ("exact", "exact", "exact"), ("cells", "cells", "cells"), ("auto", "auto", "exact"),
 ])  # fmt: skip
 def test_the_index_is_named(given: str, name: str, active: str) -> None:
     memory = EpisodicMemory(1, 1, capacity=3, index=given)
@@ -511,7 +511,7 @@ def test_auto_is_the_default_and_tells_when_it_has_changed() -> None:
 
 
 def test_an_unknown_index_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"^index must be one of exact, cells, graph, cuda, none, auto, not 'tree'$"):
+    with pytest.raises(ValueError, match=r"^index must be one of exact, cells, cuda, none, auto, not 'tree'$"):
         EpisodicMemory(1, 1, index="tree")
     with pytest.raises(ValueError, match="unknown index 'tree'"):
         EpisodicMemory.bytes_per_entry(64, "tree")
@@ -686,7 +686,7 @@ def test_sizes_are_whole_numbers_of_at_least_1(name: str, number: Any) -> None:
 @pytest.mark.parametrize(("name", "allowed"), [
     ("eviction", "updated, used"), ("update", "max, replace"), ("few_neighbours", "infinity, mean, zero"),
     ("kernel", "mean, inverse"),
-    ("index", "exact, cells, graph, cuda, none, auto"),
+    ("index", "exact, cells, cuda, none, auto"),
 ])  # fmt: skip
 def test_unknown_settings_are_refused_with_what_is_allowed(name: str, allowed: str) -> None:
     with pytest.raises(ValueError, match=name) as error:

@@ -85,15 +85,6 @@ def test_origins_and_matches_survive_a_checkpoint(tmp_path):
     assert again.tensors()["matched"].sum() >= 40
 
 
-def test_checkpoints_from_before_there_were_origins_are_read():
-    memory = filled()
-    tensors = {name: tensor for name, tensor in memory.tensors().items() if name not in ("origins", "matched")}
-    again = EpisodicMemory.restore(memory.settings(), tensors)
-    assert np.array_equal(again.tensors()["states"], memory.tensors()["states"])
-    assert set(again.tensors()["origins"].ravel().tolist()) == {-1}
-    assert set(again.tensors()["matched"].tolist()) == {0}
-
-
 # -- Evidence ---------------------------------------------------------------------------------------------------------
 
 

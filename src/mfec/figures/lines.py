@@ -96,7 +96,7 @@ def curve_settings(config: RunConfig, *, score: ScoreName = "training") -> dict[
     own = settings_of(config, score=score)
     if "index" in own:
         index = config.agent.resolved_index()
-        own["index"] = {"cuda": "exact", "graph": "cells"}.get(index, index)
+        own["index"] = "exact" if index == "cuda" else index
     return {name: value for name, value in own.items() if name not in ("seed", "total_frames", "device")}
 
 

@@ -35,7 +35,7 @@ class EpisodicMemory:
             distance, 1 / (d^2 + 0.001), the kernel of Neural Episodic Control (Pritzel et al., 2017).
         index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), `cuda` (exact, where the
             states are kept on a device), `none` (exact matches alone), or `auto`: cuda on the device `cuda`; else exact
-            while that is the faster one on this machine, then cells. `graph` is another word for cells.
+            while that is the faster one on this machine, then cells.
         device: where states are kept and searched: `cpu`, `cuda`, or the way to a device that several memories share.
         recall: share of the true neighbours that an approximate search is set to find.
         eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
@@ -329,6 +329,7 @@ class EpisodicMemory:
             tick, next_entry_id = int(options.pop("tick")), int(options.pop("next_entry_id"))
             index_state = options.pop("index_state", {})
             kind = options.pop("index_kind")
+            index_bytes_per_entry(kind, 1)  # an error if there is no such kind
             options["index"] = index or options["index"]
             memory = cls(**options, device=device)
             actions, slots = memory.buffers.restore(tensors)

@@ -51,8 +51,8 @@ class Stored:
         self.states = np.zeros((2, CAPACITY, 4), np.float32)
         self.entry_ids = np.arange(2 * CAPACITY).reshape(2, CAPACITY)
         self.size = 0
-        self.index = AutoIndex(self.states, self.entry_ids, k=3)
-        self.exact = ExactIndex(self.states, self.entry_ids)
+        self.index = AutoIndex(self.states.shape, self.entry_ids, k=3, states=self.states)
+        self.exact = ExactIndex(self.states.shape, self.entry_ids, states=self.states)
 
     def grow(self, entries: int) -> None:
         """To so many entries, half of each action."""
@@ -61,17 +61,16 @@ class Stored:
         self.size = entries // 2
 
     def replace(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        self.states[actions, slots] = self.rng.standard_normal((len(actions), 4))
-        self.index.put(actions, slots)
-        self.exact.put(actions, slots)
+        self.index.put(actions, slots, self.rng.standard_normal((len(actions), 4)).astype(np.float32))
+        self.exact.take_in(actions, slots)  # the states are the same array
 
     def look_up(self, n: int = ENOUGH, k: int = 3, *, learning: bool = True) -> tuple[Any, Any]:
         """As a learning agent does, or as one that only plays; what was found."""
         queries = self.rng.standard_normal((n, 4)).astype(np.float32)
-        self.index.asked(queries, learning=learning)
-        found = self.index.search(queries, np.ones((n, 2), np.bool_), k)
+        everything = self.index.search(queries, np.ones((n, 2), np.bool_), k, learning=learning)
+        found = everything.slots, everything.squared
         if self.index.active == "exact":
-            true = self.exact.search(queries, np.ones((n, 2), np.bool_), k)
+            true = self.exact.find(queries, np.ones((n, 2), np.bool_), k)
             assert all(a.tobytes() == b.tobytes() for a, b in zip(found, true, strict=True))
         return found
 
@@ -84,17 +83,17 @@ class Stored:
         actions, slots = (part.ravel() for part in np.indices((2, self.size)))
         kept = json.loads(json.dumps(self.index.settings()))
         tensors = {name: tensor.copy() for name, tensor in self.index.tensors().items()}
-        again.index.restore(actions, slots, kept, tensors)
-        again.exact.put(actions, slots)
+        again.index.restore(actions, slots, self.states[actions, slots], kept, tensors)
+        again.exact.put(actions, slots, self.states[actions, slots])
         return again
 
 
 def test_it_begins_exact() -> None:
-    index = make_index("auto", np.zeros((1, 5, 3), np.float32), np.zeros((1, 5), np.int64), 0.99)
+    index = make_index("auto", (1, 5, 3), np.zeros((1, 5), np.int64), recall=0.99)
     assert (index.name, index.active, index.approximate) == ("auto", "exact", False)
-    slots, squared = index.search(np.zeros((1, 3), np.float32), np.ones((1, 1), np.bool_), 2)
-    assert (slots == -1).all()
-    assert np.isinf(squared).all()
+    found = index.search(np.zeros((1, 3), np.float32), np.ones((1, 1), np.bool_), 2)
+    assert (found.slots == -1).all()
+    assert np.isinf(found.squared).all()
 
 
 def test_it_changes_when_cells_are_faster(trials: Trials, caplog: pytest.LogCaptureFixture) -> None:
@@ -186,18 +185,6 @@ def test_a_trial_that_waits_is_restored(trials: Trials, looked_up: int) -> None:
     assert again.index.active == "cells"
 
 
-def test_a_trial_that_an_early_checkpoint_passed_over_is_made(trials: Trials) -> None:
-    trials.took["cells"] = 0.5
-    stored = Stored()
-    stored.grow(120)
-    actions, slots = (part.ravel() for part in np.indices((2, 60)))
-    kept = {**stored.index.settings(), "next_trial": 180}
-    stored.index = AutoIndex(stored.states, stored.entry_ids, k=3)
-    stored.index.restore(actions, slots, kept, {"queries": np.zeros((KEPT, 4), np.float32)})
-    stored.look_up()
-    assert stored.index.active == "cells"
-
-
 # -- Look-ups that must leave no trace --------------------------------------------------------------------------------
 
 
@@ -271,7 +258,7 @@ def test_all_entries_are_in_cells_after_the_change(trials: Trials) -> None:
     stored.replace(np.array([0, 1, 1]), np.array([5, 7, 149]))
     stored.grow(320)
     queries = stored.states[:, : stored.size].reshape(-1, 4)
-    slots, squared = stored.index.search(queries, np.ones((320, 2), np.bool_), 1)
+    slots, squared = stored.index.find(queries, np.ones((320, 2), np.bool_), 1)
     for action in (0, 1):
         mine = slice(action * stored.size, (action + 1) * stored.size)
         assert slots[mine, action, 0].tolist() == list(range(stored.size))
@@ -322,7 +309,9 @@ def test_queries_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
     tensors = {**stored.index.tensors(), "queries": np.zeros(shape, np.float32)}
     actions, slots = (part.ravel() for part in np.indices((2, 10)))
     with pytest.raises(ValueError):
-        AutoIndex(stored.states, stored.entry_ids).restore(actions, slots, stored.index.settings(), tensors)
+        AutoIndex(stored.states.shape, stored.entry_ids).restore(
+            actions, slots, stored.states[actions, slots], stored.index.settings(), tensors
+        )
 
 
 def test_times_are_medians_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +319,7 @@ def test_times_are_medians_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> N
     stored = Stored()
     stored.grow(400)
     queries = stored.rng.standard_normal((3, 4)).astype(np.float32)
-    for index in (stored.exact, CellIndex(stored.states, stored.entry_ids)):
+    for index in (stored.exact, CellIndex(stored.states.shape, stored.entry_ids, states=stored.states)):
         clock = iter([1.0, 1.001, 2.0, 2.008, 3.0, 3.003])
         monkeypatch.setattr(auto, "time", SimpleNamespace(perf_counter=clock.__next__))
         assert milliseconds(index, queries, 3) == pytest.approx(3.0)
@@ -342,7 +331,8 @@ def test_cells_that_would_miss_too_much_are_not_taken(monkeypatch: pytest.Monkey
     monkeypatch.setattr(auto, "milliseconds", lambda index, queries, k: 1.0 if index.active == "cells" else 2.0)
     rng = np.random.default_rng(0)
     states = rng.standard_normal((1, 20_000, 1)).astype(np.float32)
-    index = AutoIndex(states, np.arange(20_000)[None])
-    index.asked(rng.standard_normal((1024, 1)).astype(np.float32))
-    index.put(np.zeros(20_000, np.int64), np.arange(20_000))
+    index = AutoIndex(states.shape, np.arange(20_000)[None])
+    queries = rng.standard_normal((1024, 1)).astype(np.float32)
+    index.search(queries, np.ones((1024, 1), np.bool_), 3, learning=True)
+    index.put(np.zeros(20_000, np.int64), np.arange(20_000), states[0])
     assert index.active == "exact"

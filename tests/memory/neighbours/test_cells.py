@@ -38,27 +38,28 @@ class Stored:
         dim = buffers[0].shape[1]
         self.states = np.full((len(buffers), capacity, dim), np.nan, np.float32)
         self.entry_ids = np.random.default_rng(7).permutation(len(buffers) * capacity).reshape(len(buffers), capacity)
-        self.index = CellIndex(self.states, self.entry_ids, wanted)
+        self.index = CellIndex(self.states.shape, self.entry_ids, recall=wanted, states=self.states)
         if asked is not None:
             self.look_up(asked)
         for action, states in enumerate(buffers):
             self.states[action, : len(states)] = states
         actions = np.repeat(np.arange(len(buffers)), self.sizes)
-        self.index.put(actions, np.concatenate([np.arange(size) for size in self.sizes]))
+        slots = np.concatenate([np.arange(size) for size in self.sizes])
+        self.index.put(actions, slots, self.states[actions, slots])
 
     def put(self, action: int, slots: NDArray[np.int64], states: Array) -> None:
-        self.states[action, slots] = states
         self.sizes[action] = max(self.sizes[action], int(slots.max()) + 1)
-        self.index.put(np.full(len(slots), action), slots)
+        self.index.put(np.full(len(slots), action), slots, states)
 
     def look_up(self, queries: Array, k: int = K) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """A search by a learning agent."""
-        found = self.search(queries, k)
-        self.index.asked(queries)
-        return found
+        found = self.index.search(queries, np.ones((len(queries), len(self.sizes)), np.bool_), k, learning=True)
+        return found.slots, found.squared
 
     def search(self, queries: Array, k: int = K) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        return self.index.search(queries, np.ones((len(queries), len(self.sizes)), np.bool_), k)
+        found = self.index.search(queries, np.ones((len(queries), len(self.sizes)), np.bool_), k)
+        assert found.states is queries
+        return found.slots, found.squared
 
     def nearest(self, query: Array, action: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """By a full sort, the older entry first among equals."""
@@ -211,9 +212,9 @@ def test_few_entries_one_by_one_are_searched_exactly() -> None:
 
 
 def test_an_empty_index_finds_nothing() -> None:
-    index = CellIndex(np.empty((2, 10, 3), np.float32), np.empty((2, 10), np.int64))
-    index.put(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    slots, squared = index.search(np.zeros((2, 3), np.float32), np.ones((2, 2), np.bool_), 4)
+    index = CellIndex((2, 10, 3), np.empty((2, 10), np.int64))
+    index.put(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 3), np.float32))
+    slots, squared = index.find(np.zeros((2, 3), np.float32), np.ones((2, 2), np.bool_), 4)
     assert slots.shape == squared.shape == (2, 2, 4)
     assert (slots == -1).all()
     assert np.isinf(squared).all()
@@ -389,8 +390,8 @@ def test_one_put_may_name_a_slot_twice() -> None:
     """A slot that is evicted twice within one write holds the last state."""
     rng = np.random.default_rng(5)
     stored = Stored(gaussian(rng, 20, 3))
-    stored.states[0, 8] = 9.0
-    stored.index.put(np.zeros(3, np.int64), np.array([8, 8, 8]))
+    twice = np.array([[1, 1, 1], [2, 2, 2], [9, 9, 9]], np.float32)
+    stored.index.put(np.zeros(3, np.int64), np.array([8, 8, 8]), twice)
     stored.check(np.array([[9.0, 9.0, 9.0], [0.0, 0.0, 0.0]], np.float32), K)
 
 
@@ -440,7 +441,7 @@ def test_only_wanted_pairs_are_searched(monkeypatch: pytest.MonkeyPatch, n: int)
         monkeypatch.setattr(cells, "WORTH_SHARING", worth)
         for mask in range(2 ** (3 * n)):
             wanted = np.array([mask >> bit & 1 for bit in range(3 * n)], np.bool_).reshape(n, 3)
-            slots, squared = stored.index.search(queries, wanted, 5)
+            slots, squared = stored.index.find(queries, wanted, 5)
             assert (slots == np.where(wanted[:, :, None], all_slots, -1)).all()
             assert (squared == np.where(wanted[:, :, None], all_squared, np.inf)).all()
 
@@ -460,7 +461,7 @@ def test_look_ups_change_the_next_cells_only() -> None:
     stored, other = Stored(*states), Stored(*states)
     queries = gaussian(rng, 50, 16)
     # Far from everything, a search must read many cells to find what is nearest.
-    stored.index.asked(gaussian(rng, KEPT * EVERY, 16) * 5)
+    stored.look_up(gaussian(rng, KEPT * EVERY, 16) * 5)
     assert answers_equal(stored.search(queries), other.search(queries))
     assert stored.index.settings()["reads"] == other.index.settings()["reads"]
     for each in (stored, other):
@@ -477,12 +478,13 @@ def restored(stored: Stored, **changed: Any) -> Stored:
     """Another index over a copy of the same buffers, from what was kept; `changed` settings and tensors win."""
     again = Stored.__new__(Stored)
     again.sizes, again.states, again.entry_ids = list(stored.sizes), stored.states.copy(), stored.entry_ids
-    again.index = CellIndex(again.states, again.entry_ids)
+    again.index = CellIndex(again.states.shape, again.entry_ids, states=again.states)
     actions = np.repeat(np.arange(len(stored.sizes)), stored.sizes)
     slots = np.concatenate([np.arange(size) for size in stored.sizes])
     kept = {name: changed.get(name, value) for name, value in stored.index.settings().items()}
     tensors = {name: changed.get(name, tensor.copy()) for name, tensor in stored.index.tensors().items()}
-    again.index.restore(actions, slots, kept, {name: array for name, array in tensors.items() if array is not None})
+    given = {name: array for name, array in tensors.items() if array is not None}
+    again.index.restore(actions, slots, stored.states[actions, slots], kept, given)
     return again
 
 
@@ -580,7 +582,9 @@ def test_entries_without_cells_are_refused() -> None:
     tensors = {**stored.index.tensors(), "cell_of": nothing.astype(np.int32), "first": np.zeros(1, np.int64)}
     tensors |= {name: tensors[name][:0] for name in ("regions", "centres")}
     with pytest.raises(ValueError):
-        CellIndex(stored.states, stored.entry_ids).restore(nothing, nothing, stored.index.settings(), tensors)
+        CellIndex(stored.states.shape, stored.entry_ids).restore(
+            nothing, nothing, np.zeros((0, stored.states.shape[2]), np.float32), stored.index.settings(), tensors
+        )
 
 
 @pytest.mark.parametrize(("name", "value"), [
@@ -599,17 +603,18 @@ def test_a_missing_setting_is_refused(name: str) -> None:
     del kept[name]
     actions, slots = np.repeat([0, 1], [300, 200]), np.concatenate([np.arange(300), np.arange(200)])
     with pytest.raises(KeyError, match=name):
-        CellIndex(stored.states, stored.entry_ids).restore(actions, slots, kept, stored.index.tensors())
+        CellIndex(stored.states.shape, stored.entry_ids).restore(
+            actions, slots, stored.states[actions, slots], kept, stored.index.tensors()
+        )
 
 
 # -- Making one -------------------------------------------------------------------------------------------------------
 
 
-def test_an_index_is_made_by_either_name() -> None:
-    for name in ("cells", "graph"):
-        index = make_index(name, np.empty((1, 2, 3), np.float32), np.empty((1, 2), np.int64), 0.99)
-        assert isinstance(index, CellIndex)
-        assert (index.name, index.active, index.approximate) == ("cells", "cells", True)
+def test_an_index_is_made_by_name() -> None:
+    index = make_index("cells", (1, 2, 3), np.empty((1, 2), np.int64), recall=0.99)
+    assert isinstance(index, CellIndex)
+    assert (index.name, index.active, index.approximate) == ("cells", "cells", True)
 
 
 @pytest.mark.parametrize("dim", [8, 64, 130])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mfec.checkpoint import CheckpointError
-from mfec.device import Seen, open_channel
+from mfec.device import open_channel
 from mfec.embeddings import RandomProjection
 from mfec.memory import EpisodicMemory
 from mfec.memory.neighbours import make_index
@@ -31,8 +31,8 @@ class Both:
         self.states = np.full((n_actions, capacity, dim), np.nan, np.float32)
         self.entry_ids = np.full((n_actions, capacity), -1)
         self.sizes = [0] * n_actions
-        self.exact = ExactIndex(self.states, self.entry_ids)
-        self.cuda = CudaIndex(open_channel(device), self.states.shape, self.entry_ids, "cuda")
+        self.exact = ExactIndex(self.states.shape, self.entry_ids)
+        self.cuda = CudaIndex(self.states.shape, self.entry_ids, device=open_channel(device))
         self.next_id = 0
 
     def write(self, actions: list[int], states: Array, victims: list[int]) -> None:
@@ -47,14 +47,14 @@ class Both:
             self.next_id += 1
             slots.append(slot)
         own, places = np.array(actions, np.int64), np.array(slots, np.int64)
-        self.exact.put(own, places)
-        self.cuda.store(own, places, np.asarray(states, np.float32))
-        self.cuda.put(own, places)
+        for index in (self.exact, self.cuda):
+            index.put(own, places, np.asarray(states, np.float32))
 
     def check(self, queries: Array, wanted: NDArray[np.bool_], k: int) -> None:
         queries = np.asarray(queries, np.float32)
-        slots, squared = self.cuda.search(queries, wanted, k)
-        expected, distances = self.exact.search(queries, wanted, k)
+        found = self.cuda.search(queries, wanted, k)
+        slots, squared = found.slots, found.squared
+        expected, distances = self.exact.find(queries, wanted, k)
         assert slots.tolist() == expected.tolist()
         assert squared.tolist() == distances.tolist()
         for row, action in np.argwhere(wanted).tolist():  # and by a full sort: older first among equals
@@ -112,9 +112,9 @@ def test_the_oldest_of_equals_are_the_neighbours_in_the_order_of_their_age(devic
     both = Both(1, 100, 3, device)
     both.write([0] * 100, np.ones((100, 3), np.float32), [0] * 100)
     both.write([0] * 50, np.ones((50, 3), np.float32), list(range(50)))  # the first slots have the newest entries now
-    slots, squared = both.cuda.search(np.zeros((1, 3), np.float32), np.ones((1, 1), np.bool_), 4)
-    assert slots.tolist() == [[[50, 51, 52, 53]]]
-    assert squared.tolist() == [[[3.0, 3.0, 3.0, 3.0]]]
+    found = both.cuda.search(np.zeros((1, 3), np.float32), np.ones((1, 1), np.bool_), 4)
+    assert found.slots.tolist() == [[[50, 51, 52, 53]]]
+    assert found.squared.tolist() == [[[3.0, 3.0, 3.0, 3.0]]]
 
 
 def test_observations_are_searched_like_their_states() -> None:
@@ -122,20 +122,18 @@ def test_observations_are_searched_like_their_states() -> None:
     projection = RandomProjection(60, 4, seed=0)
     both = Both(2, 50, 4)
     both.write([0, 1] * 30, projection(rng.integers(0, 256, (60, 60), np.uint8)), [0] * 60)
-    both.cuda.project_with(projection.weights)
+    assert both.cuda.embed_with(projection)
     observations, wanted = rng.integers(0, 256, (3, 60), np.uint8), np.ones((3, 2), np.bool_)
-    seen = Seen(observations)
-    slots, squared = both.cuda.search(seen, wanted, 3)
+    found = both.cuda.search(observations, wanted, 3)
     states = projection(observations)
-    assert np.asarray(seen).tobytes() == states.tobytes()
-    expected, distances = both.exact.search(states, wanted, 3)
-    assert slots.tolist() == expected.tolist()
-    assert squared.tolist() == distances.tolist()
+    assert found.states.tobytes() == states.tobytes()
+    expected, distances = both.exact.find(states, wanted, 3)
+    assert found.slots.tolist() == expected.tolist()
+    assert found.squared.tolist() == distances.tolist()
 
 
-def test_it_is_made_by_the_memory_alone() -> None:
-    with pytest.raises(ValueError, match=r"the index 'cuda' keeps its states on a device"):
-        make_index("cuda", np.empty((1, 2, 3), np.float32), np.empty((1, 2), np.int64))
+def test_it_is_made_by_name() -> None:
+    assert make_index("cuda", (1, 2, 3), np.empty((1, 2), np.int64)).name == "cuda"
 
 
 # -- Memories that move -----------------------------------------------------------------------------------------------

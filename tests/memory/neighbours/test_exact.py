@@ -26,18 +26,17 @@ class Stored:
         capacity = capacity or max(self.sizes)
         self.states = np.full((len(buffers), capacity, buffers[0].shape[1]), np.nan, np.float32)
         self.entry_ids = np.random.default_rng(7).permutation(len(buffers) * capacity).reshape(len(buffers), capacity)
-        self.index = ExactIndex(self.states, self.entry_ids)
+        self.index = ExactIndex(self.states.shape, self.entry_ids, states=self.states)
         for action, states in enumerate(buffers):
             self.put(action, np.arange(len(states)), states)
 
     def put(self, action: int, slots: NDArray[np.int64], states: Array) -> None:
-        self.states[action, slots] = states
-        self.index.put(np.full(len(slots), action), slots)
+        self.index.put(np.full(len(slots), action), slots, states)
 
     def check(self, queries: Array, k: int) -> None:
         """Every slot and every bit of every distance equals the full sort's."""
         queries = np.ascontiguousarray(queries, np.float32)
-        slots, squared = self.index.search(queries, np.ones((len(queries), len(self.sizes)), np.bool_), k)
+        slots, squared = self.index.find(queries, np.ones((len(queries), len(self.sizes)), np.bool_), k)
         assert slots.shape == squared.shape == (len(queries), len(self.sizes), k)
         for row, query in enumerate(queries):
             for action, size in enumerate(self.sizes):
@@ -142,7 +141,7 @@ def test_distances_are_measured_in_float64() -> None:
     """1 - 1e-9 is 1 in float32, and then the wrong entry is the nearest."""
     stored = Stored(np.array([[1e-9], [2e-9], [3e-9]], np.float32))
     stored.entry_ids[0] = 0, 1, 2
-    slots, squared = stored.index.search(np.array([[1.0]], np.float32), np.ones((1, 1), np.bool_), 3)
+    slots, squared = stored.index.find(np.array([[1.0]], np.float32), np.ones((1, 1), np.bool_), 3)
     assert slots.tolist() == [[[2, 1, 0]]]
     assert squared[0, 0, 0] == (1.0 - float(np.float32(3e-9))) ** 2
 
@@ -202,8 +201,8 @@ def test_one_put_may_name_a_slot_twice() -> None:
     """A slot that is evicted twice within one write holds the last state."""
     rng = np.random.default_rng(5)
     stored = Stored(gaussian(rng, 100, 3))
-    stored.states[0, 8] = 9.0
-    stored.index.put(np.zeros(3, np.int64), np.array([8, 8, 8]))
+    twice = np.array([[1, 1, 1], [2, 2, 2], [9, 9, 9]], np.float32)
+    stored.index.put(np.zeros(3, np.int64), np.array([8, 8, 8]), twice)
     stored.check(np.array([[9.0, 9.0, 9.0], [0.0, 0.0, 0.0]], np.float32), 11)
 
 
@@ -231,9 +230,9 @@ def test_only_wanted_pairs_are_searched() -> None:
     rng = np.random.default_rng(9)
     stored = Stored(gaussian(rng, 50, 4), gaussian(rng, 60, 4))
     queries = gaussian(rng, 3, 4)
-    all_slots, all_squared = stored.index.search(queries, np.ones((3, 2), np.bool_), 5)
+    all_slots, all_squared = stored.index.find(queries, np.ones((3, 2), np.bool_), 5)
     wanted = np.array([[True, False], [False, False], [True, True]])
-    slots, squared = stored.index.search(queries, wanted, 5)
+    slots, squared = stored.index.find(queries, wanted, 5)
     assert (slots[wanted] == all_slots[wanted]).all()
     assert (squared[wanted] == all_squared[wanted]).all()
     assert (slots[~wanted] == -1).all()
@@ -241,9 +240,9 @@ def test_only_wanted_pairs_are_searched() -> None:
 
 
 def test_an_empty_index_finds_nothing() -> None:
-    index = ExactIndex(np.empty((2, 10, 3), np.float32), np.empty((2, 10), np.int64))
-    index.put(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    slots, squared = index.search(np.zeros((2, 3), np.float32), np.ones((2, 2), np.bool_), 4)
+    index = ExactIndex((2, 10, 3), np.empty((2, 10), np.int64))
+    index.put(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 3), np.float32))
+    slots, squared = index.find(np.zeros((2, 3), np.float32), np.ones((2, 2), np.bool_), 4)
     assert (slots == -1).all()
     assert np.isinf(squared).all()
 
@@ -260,7 +259,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch: pytest
         answers = []
         for number in ("1", "2", "5"):
             monkeypatch.setenv("MFEC_THREADS", number)
-            slots, squared = stored.index.search(queries, np.ones((16, 3), np.bool_), k)
+            slots, squared = stored.index.find(queries, np.ones((16, 3), np.bool_), k)
             answers.append((slots.tobytes(), squared.tobytes()))
         assert answers[0] == answers[1] == answers[2]
         stored.check(queries, k)
@@ -271,9 +270,9 @@ def test_the_answer_does_not_depend_on_the_batch(k: int) -> None:
     rng = np.random.default_rng(11)
     stored = Stored(with_outliers(rng, 600, 65), on_a_grid(rng, 200, 65))
     queries = np.concatenate([with_outliers(rng, 8, 65), on_a_grid(rng, 8, 65)])
-    slots, squared = stored.index.search(queries, np.ones((16, 2), np.bool_), k)
+    slots, squared = stored.index.find(queries, np.ones((16, 2), np.bool_), k)
     for row in range(16):
-        alone = stored.index.search(queries[row : row + 1], np.ones((1, 2), np.bool_), k)
+        alone = stored.index.find(queries[row : row + 1], np.ones((1, 2), np.bool_), k)
         assert alone[0][0].tolist() == slots[row].tolist()
         assert alone[1][0].tolist() == squared[row].tolist()
 
@@ -295,9 +294,9 @@ def test_the_memory_estimates_from_the_true_neighbours() -> None:
 
 
 def test_an_index_is_made_by_name() -> None:
-    assert make_index("exact", np.empty((1, 2, 3), np.float32), np.empty((1, 2), np.int64), 1.0).name == "exact"
-    with pytest.raises(ValueError, match=r"unknown index 'tree'.*exact"):
-        make_index("tree", np.empty((1, 2, 3), np.float32), np.empty((1, 2), np.int64), 1.0)
+    assert make_index("exact", (1, 2, 3), np.empty((1, 2), np.int64)).name == "exact"
+    with pytest.raises(ValueError, match=r"index must be one of exact.*not 'tree'"):
+        make_index("tree", (1, 2, 3), np.empty((1, 2), np.int64))
 
 
 @pytest.mark.parametrize(("dim", "expected"), [(1, 68), (64, 68), (65, 132)])

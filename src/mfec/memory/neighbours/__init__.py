@@ -21,7 +21,6 @@ __all__ = ["INDEXES", "Found", "NeighbourIndex", "index_bytes_per_entry", "make_
 INDEXES: dict[str, Any] = {
     "exact": ExactIndex,
     "cells": CellIndex,
-    "graph": CellIndex,  # cells took the place of a graph of single states, which was slower; docs/memory.md
     "auto": AutoIndex,
     "cuda": CudaIndex,
     "none": NoIndex,
@@ -39,7 +38,6 @@ def make_index(
     device: DeviceName | Channel = "cpu",
 ) -> NeighbourIndex:
     """The index of that name; on a device, `auto` is the one that keeps its states there."""
-    _kind(name)  # an error if there is none
     resolved = AgentConfig(index=name, device=device_name(device)).resolved_index()  # type: ignore[arg-type]
     index: NeighbourIndex = _kind(resolved)(shape, entry_ids, k=k, recall=recall, device=device)
     return index

@@ -119,8 +119,8 @@ class IndexInMemory:
 
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Keep states in these slots."""
+        self.finish_reading()
         if len(actions):
-            self.finish_reading()
             self._states[actions, slots] = states
             self.take_in(actions, slots)
 
