@@ -23,7 +23,6 @@ exclude_patterns = ["docs/_build", "**/.*"]
 
 myst_heading_anchors = 4
 smartquotes = False  # `--vae` is an option, not a dash
-highlight_language = "bash"  # of indented blocks, which are commands; Python's say so
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
@@ -46,6 +45,8 @@ linkcheck_ignore = [r"http://127\.0\.0\.1.*"]
 html_theme = "furo"
 html_title = f"mfec {release}"
 templates_path = ["_templates"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_additional_pages = {"index": "to_front_page.html"}  # the front page is docs/index.html
 html_copy_source = False
 html_show_copyright = False
