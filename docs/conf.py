@@ -17,7 +17,7 @@ release = mfec.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md"]
-exclude_patterns = ["docs/_build", "**/.*"]
+exclude_patterns = [".*", "docs/_build"]
 
 # -- Pages ------------------------------------------------------------------------------------------------------------
 
