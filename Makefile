@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO := runs/demo
 
-.PHONY: demo test clean
+.PHONY: demo test docs linkcheck clean
 
 demo: .venv/core
 	@echo "Q*bert with the tuned recipe (a discount of 0.99); the paper's settings are those without --recipe tuned"
@@ -17,6 +17,14 @@ test: .venv/test
 	$(BIN)/mypy
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
+docs: .venv/docs
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet -c docs . docs/_build/html
+	@echo "front page: docs/_build/html/index.html"
+
+# Asks other sites, so it is no part of the above.
+linkcheck: .venv/docs
+	$(BIN)/python -m sphinx --builder linkcheck --quiet -c docs . docs/_build/linkcheck
+
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
@@ -29,5 +37,9 @@ test: .venv/test
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[atari,play,tensorboard,test,vizdoom]'
 	@touch $@
 
+.venv/docs: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv docs/_build build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -94,7 +94,7 @@ class VAE:
         return decoder  # type: ignore[no-any-return]
 
     def __call__(self, observations: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """States, float32 (n, dim), of a batch of observations, uint8 (n, *observation_shape)."""
+        """States, float32 (n, dim), of a batch of observations, uint8 (n, ...), each of `observation_shape`."""
         self._check(observations)
         return self._encode(observations)
 
