@@ -65,7 +65,7 @@ class Inspection:
         self.agent = MFEC.load(directory.checkpoint, env=self._env, device=device)
         directory.check_checkpoint(self.agent.config, self.agent.seed)
         self._epsilon = self.agent.config.epsilon if epsilon is None else epsilon
-        self._seed, self._chooser = seed, np.random.default_rng([seed, 1])
+        self._seed = seed
         self._map = MemoryMap(self.agent.memory)
         self._history = History(directory.history)
         self._games: list[RecordedGame] = []
@@ -86,7 +86,8 @@ class Inspection:
             if before is not None:
                 before.join()
             try:
-                game.play(self.agent, self._env, self._map, self._chooser, self._stop)
+                dice = np.random.default_rng([self._seed, 1, number])  # as `mfec evaluate` has them
+                game.play(self.agent, self._env, self._map, dice, self._stop)
             except Exception as error:  # whatever it is, it is to be seen on the page
                 game.error = f"The game could not be played on: {error}"
 

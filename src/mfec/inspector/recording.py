@@ -79,7 +79,9 @@ class RecordedGame:
         while not ended and not stop:
             seen = np.array(observation, agent.observation_space.dtype)
             explanation = agent.explain(seen)
-            (action,), (explored,) = agent.choose(explanation.values[None], self.epsilon, rng, rng)
+            action, explored = int(explanation.values.argmax()), False  # without chance, as in `mfec evaluate`
+            if self.epsilon:
+                (action,), (explored,) = agent.choose(explanation.values[None], self.epsilon, rng, rng)
             self._show(env, seen, picture)
             votes = tuple(_votes(evidence, map_, own_numbers) for evidence in explanation.actions)
             place = map_.places(np.asarray(agent.states(seen[None])))[0]
