@@ -110,10 +110,9 @@ def test_a_game_that_began_but_was_not_played_leaves_no_trace(game, unplayed):
         assert play(first, actions) == play(second, actions)
 
 
-@pytest.mark.parametrize("no_ops", [-1, 30, 1000])
-def test_no_other_starts_can_be_named(no_ops):
-    with pytest.raises(ValueError, match=r"0\.\.29"):
-        single("qbert").reset(options={"no_ops": no_ops})
+def test_a_negative_start_is_refused():
+    with pytest.raises(ValueError, match=r"no_ops must not be negative, and -1 is"):
+        single("qbert").reset(options={"no_ops": -1})
 
 
 def test_the_first_start_is_found_again_where_resets_alone_never_lead_to_it():

@@ -81,10 +81,10 @@ def test_a_run_in_a_fleet_plays_the_games_that_exact_search_plays(games, tmp_pat
 
 def test_each_run_has_its_own_directory_beside_a_common_curve(games):
     out, settings = games
-    n_envs = int(settings[-1])
+    n_envs, kernel = int(settings[-3]), settings[-1]
     assert sorted(path.name for path in out.iterdir()) == ["curve.png", "ms_pacman", "qbert"]
     assert (out / "curve.png").read_bytes()[:4] == b"\x89PNG"
-    agent = AgentConfig(index="cuda", capacity=30, embedding="random_projection", truncated="write")
+    agent = AgentConfig(index="cuda", capacity=30, kernel=kernel, embedding="random_projection", truncated="write")
     for env in ("qbert", "ms_pacman"):
         run = RunDirectory(out / env)
         assert run.read_config() == RunConfig(env, 1200, 0, agent, EnvConfig(n_envs=n_envs, max_frames=400))
