@@ -1,4 +1,4 @@
-"""Draw what agents learn in each level beside the expert and random play, and print scores and exact matches.
+"""Draw what agents learn in each level beside the expert and random play; `results/summarise.py` prints the scores.
 
 python results/labyrinth/curves.py results/labyrinth docs/images/labyrinth/curves.png
 """
@@ -10,19 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from rich.console import Console
-from rich.table import Table
-
 from mfec.envs.labyrinth import LEVELS
 from mfec.figures.learning_curves import draw_spread, learning_curves
-from mfec.figures.match_rates import match_rate
 from mfec.figures.pictures import new_figure, save_figure
-from mfec.figures.scores import GAMES, trailing_mean
+from mfec.figures.scores import GAMES
 from mfec.run_directory import RunDirectory, find_runs
-from mfec.statistics import mean, standard_error
+from mfec.statistics import mean
 
-MARKS = (1, 2, 3, 5, 10)  # millions of frames
 NAMES = {"random_projection": "random projections", "vae": "VAE"}
 
 
@@ -36,13 +30,9 @@ def main() -> None:
         runs[config.env].setdefault((config.agent.embedding, config.environment.n_envs), []).append(run)
     figure = new_figure(12.0, 4.2)
     named: dict[str, Any] = {}  # lines of the legend, which is one for all panels
-    table = Table(title=f"mean of the last {GAMES} games, and the share of exact matches in the last 200,000 frames")
-    for column in ("level", "embedding", "environments", "seeds", *(f"{mark}M" for mark in MARKS), "exact", "chosen"):
-        table.add_column(column, justify="left" if column in ("level", "embedding") else "right")
     for panel, (level, settings) in enumerate(runs.items()):
         axes = figure.add_subplot(1, len(runs), panel + 1)
         for (embedding, n_envs), own in sorted(settings.items()):
-            table.add_row(level, NAMES[embedding], str(n_envs), str(len(own)), *scores(own), *exact(own))
             [curve] = learning_curves(own)
             colour = f"C{list(NAMES).index(embedding) + len(NAMES) * (n_envs > 1)}"
             (line,) = axes.plot(curve.frames / 1e6, curve.mean, color=colour)
@@ -59,7 +49,6 @@ def main() -> None:
             axes.set_ylabel(f"score, mean of the last {GAMES} games")
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=len(named), frameon=False)
     save_figure(figure, out)
-    Console(width=160).print(table)
 
 
 def read_bounds(file: Path) -> dict[tuple[str, str], float]:
@@ -69,23 +58,6 @@ def read_bounds(file: Path) -> dict[tuple[str, str], float]:
         for row in csv.DictReader(lines):
             found.setdefault((row["level"], row["player"]), []).append(float(row["score"]))
     return {key: mean(own) for key, own in found.items()}
-
-
-def scores(runs: list[RunDirectory]) -> list[str]:
-    """At each mark the mean over the seeds that came as far."""
-    cells = []
-    for mark in MARKS:
-        there = [run for run in runs if run.progress()["frames"][-1] >= mark * 1e6]
-        values = [float(trailing_mean(run, np.array([mark * 1e6]))[0]) for run in there]
-        told = f"{mean(values):.1f}" + (f" ± {standard_error(values):.1f}" if len(values) > 1 else "")
-        cells.append(told + (f" ({len(there)})" if len(there) < len(runs) else "") if there else "")
-    return cells
-
-
-def exact(runs: list[RunDirectory]) -> list[str]:
-    """Shares of exact matches, of all look-ups and of the chosen actions."""
-    names = ("exact_match_rate", "exact_match_rate_chosen")
-    return [f"{mean([match_rate(run, name) for run in runs]):.3%}" for name in names]
 
 
 if __name__ == "__main__":
