@@ -1,21 +1,36 @@
-# `make demo` and `make test` need Python 3.11 or newer and make, nothing else.
+# `make demo`, `make check` and `make test` need Python 3.11 or newer and make, nothing else (`make test` chromium, too).
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := runs/demo
 
-.PHONY: demo test docs linkcheck clean
+.PHONY: demo check test chromium docs linkcheck clean
 
 demo: .venv/core
-	@echo "Q*bert with the tuned recipe (a discount of 0.99); the paper's settings are those without --recipe tuned"
+	@echo "Q*bert with the tuned recipe (gamma 0.99, k 50, inverse-distance weights, whole games as episodes); the paper's settings are those without --recipe tuned"
 	$(BIN)/mfec train qbert --recipe tuned --total-frames 300000 --seed 0 --out $(DEMO) --resume --no-video
 	$(BIN)/mfec evaluate $(DEMO) --starts all --random --video $(DEMO)/video.mp4
 	@echo "learning curve: $(DEMO)/curve.png"
 
-test: .venv/test
+# The inner loop: style, types, and the parts that need neither torch nor a browser. An import of torch is an error there.
+check: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest --light --numprocesses auto --maxprocesses 8 --dist loadfile tests
+
+test: .venv/test chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+
+# Tests of pages look at them with chromium: the one that is there, or on Debian and its like a new one, if root asks.
+chromium:
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+		&& apt-get update --quiet=2 \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends chromium; } \
+		|| { echo "tests of pages need chromium: install it ('apt-get install chromium' as root, on Debian) so that" \
+		"'chromium' is on the PATH, or leave those tests out: $(BIN)/pytest -m 'not browser'" >&2; exit 1; }
 
 docs: .venv/docs
 	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet -c docs . docs/_build/html

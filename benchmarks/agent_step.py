@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mfec import MFEC, make_atari
-from mfec.callback import Tally
-from mfec.envs.lanes import make_lanes
+from mfec.callbacks import Callback
+from mfec.envs.environments import make_environments
 from recorded_states import recorded_states
 
 BLOCK = 250  # agent steps in one turn
@@ -102,12 +102,11 @@ def games(options: argparse.Namespace) -> Any:
 
 def measure(agent: MFEC, options: argparse.Namespace) -> dict[str, Any]:
     """Median milliseconds of both over the turns, and the median of the turns' ratios."""
-    bare = make_lanes(games(options), np.random.SeedSequence(0))
+    bare = make_environments(games(options), np.random.SeedSequence(0))
     bare.begin(np.ones(bare.n, np.bool_))
     rng = np.random.default_rng(1)
     agent.learn(agent.frames + 4 * BLOCK)  # compiles, and begins the games
-    agent_ms, bare_ms, lookup_ms, write_ms = [], [], [], []
-    exact = steps = 0
+    agent_ms, bare_ms, lookup_ms, write_ms, exact = [], [], [], [], []
     for _ in range(options.turns):
         began = time.perf_counter()
         for actions in rng.integers(agent.n_actions, size=(BLOCK // bare.n, bare.n)):
@@ -117,18 +116,17 @@ def measure(agent: MFEC, options: argparse.Namespace) -> dict[str, Any]:
             if ended.any():
                 bare.begin(ended)
         bare_ms.append(1000 * (time.perf_counter() - began) / BLOCK)
-        agent.tally = Tally()
+        rows = Rows(agent)
         began = time.perf_counter()
-        agent.learn(agent.frames + 4 * BLOCK)
+        agent.learn(agent.frames + 4 * BLOCK, rows)
         agent_ms.append(1000 * (time.perf_counter() - began) / BLOCK)
-        lookup_ms.append(1000 * agent.tally.lookup_seconds / BLOCK)
-        write_ms.append(1000 * agent.tally.write_seconds / BLOCK)
-        exact += agent.tally.exact
-        steps += agent.tally.steps
+        lookup_ms.append(rows.mean("lookup_ms"))
+        write_ms.append(rows.mean("write_ms"))
+        exact.append(rows.mean("exact_match_rate"))
     return {
         "largest_buffer": int(agent.memory.sizes.max()),
         "entries": len(agent.memory),
-        "exact": exact / (steps * agent.n_actions),
+        "exact": statistics.fmean(exact),
         "index": agent.memory.active_index,
         "recall": agent.memory.measured_recall,
         "bare_ms": statistics.median(bare_ms),
@@ -137,6 +135,24 @@ def measure(agent: MFEC, options: argparse.Namespace) -> dict[str, Any]:
         "write_ms": statistics.fmean(write_ms),
         "ratio": statistics.median(a / b for a, b in zip(agent_ms, bare_ms, strict=True)),
     }
+
+
+class Rows(Callback):
+    """What an agent logs from now on."""
+
+    def __init__(self, agent: MFEC) -> None:
+        agent.begin_row()
+        self._rows: list[dict[str, Any]] = []
+        self._frames = [agent.frames]
+
+    def on_progress(self, agent: MFEC, row: dict[str, Any]) -> None:
+        """Keep the row."""
+        self._rows.append(row)
+        self._frames.append(row["frames"])
+
+    def mean(self, name: str) -> float:
+        """The mean over all steps: a row counts by its frames."""
+        return float(np.average([row[name] for row in self._rows], weights=np.diff(self._frames)))
 
 
 if __name__ == "__main__":

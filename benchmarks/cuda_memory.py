@@ -139,7 +139,7 @@ def wrong_neighbours(engine: Engine, run: Run, rng: np.random.Generator) -> int:
     for action in range(run.buffers.n_actions):
         stored = run.buffers.entries(action).double()
         for row in range(64):
-            asked = torch.from_numpy(request.seen[row]).to(stored).double()
+            asked = torch.from_numpy(request.inputs[row]).to(stored).double()
             truth = torch.topk(((stored - asked) ** 2).sum(1), 11, largest=False).values.cpu().numpy()
             wrong += int((np.abs(found.squared[row, action, :11] / truth - 1.0) > 1e-12).sum())
     return wrong

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ from rich.console import Console
 from rich.table import Table
 
 from mfec.agent import MFEC
-from mfec.callback import Callback
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import settings_of
+from mfec.callbacks import Callback
+from mfec.config import EnvConfig
 from mfec.envs import make_env
 from mfec.envs.atari import make_atari
-from mfec.experiments.fleet import Member, train_fleet
+from mfec.experiments.launchers.local import LocalLauncher
+from mfec.experiments.many_runs import Run, TrainingOptions, train_runs
 from mfec.run_directory import RunDirectory
 
 GAMES = ("qbert", "ms_pacman", "frostbite", "space_invaders", "river_raid")
@@ -75,20 +79,20 @@ def fleet(given: argparse.Namespace) -> dict[str, Any]:
         tasks = [(given, game, seed, Path(folder) / game / f"seed-{seed}") for game in GAMES for seed in SEEDS]
         with multiprocessing.get_context("spawn").Pool(min(len(tasks), cores())) as pool:
             configs = pool.starmap(fill, tasks, chunksize=1)
-        members = [
-            Member(f"{game} seed {seed}", config, out)
-            for (_, game, seed, out), config in zip(tasks, configs, strict=True)
+        runs = [
+            Run(f"{game} seed {seed}", config, out) for (_, game, seed, out), config in zip(tasks, configs, strict=True)
         ]
-        train_fleet(members, resume=True, checkpoint_frames=10**9, console=Console(width=150))
-        tables = [RunDirectory(member.out).progress() for member in members]
-        failed = [member.name for member in members if member.outcome != "finished"]
+        options = TrainingOptions(resume=True, checkpoint_frames=10**9)
+        train_runs(runs, LocalLauncher(jobs=len(runs), options=options), console=Console(width=150))
+        tables = [RunDirectory(run.out).progress() for run in runs]
+        failed = [run.name for run in runs if run.state != "finished"]
     # The first frames have the start and the recordings in them, and at the last some runs have ended.
     late = [[30_000 < at <= given.frames - 10_000 for at in table["frames"]] for table in tables]
     speeds = [np.array(table["steps_per_second"])[own].mean() for table, own in zip(tables, late, strict=True)]
     look_ups = [np.array(table["lookup_ms"])[own].mean() for table, own in zip(tables, late, strict=True)]
     together = float(sum(speeds))
     return {
-        "runs": len(members),
+        "runs": len(runs),
         "entries_in_each": given.entries,
         "failed": failed,
         "steps_per_second": round(together),
@@ -102,17 +106,15 @@ def fill(given: argparse.Namespace, game: str, seed: int, out: Path) -> RunConfi
     """A run directory whose checkpoint holds the game's real states: those of a run, at most so many."""
     source = RunDirectory(given.runs / game)
     agent = MFEC.load(source.checkpoint, index="exact" if given.device == "cpu" else None)
-    config = source.read_config()
-    config = RunConfig(
-        game, given.frames, seed, AgentConfig(**{**vars(config.agent), "device": given.device}), EnvConfig()
-    )
-    fresh = MFEC(make_env(game), **{**vars(config.agent), "device": "cpu", "index": "exact"}, seed=seed)
+    settings = replace(settings_of(source.read_config()), device=given.device)
+    config = RunConfig(game, given.frames, seed, settings, EnvConfig())
+    fresh = MFEC(make_env(game), **{**vars(settings.of_agent), "device": "cpu", "index": "exact"}, seed=seed)
     kept = agent.memory.tensors()
     actions = np.repeat(np.arange(agent.n_actions), kept["sizes"])
     chosen = np.random.default_rng(seed).permutation(len(actions))[: given.entries]
     fresh.memory.write(kept["states"][chosen], actions[chosen], kept["values"][chosen], kept["keys"][chosen])
     fresh.embedding = agent.embedding  # the states are of this projection
-    fresh.config = config.agent
+    fresh.config = settings.of_agent
     directory = RunDirectory(out)
     directory.create(config)
     fresh.save(directory.checkpoint)

@@ -32,8 +32,9 @@ from rich.console import Console
 from rich.table import Table
 
 from mfec import MFEC
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.cli import main as mfec
-from mfec.config import AgentConfig, RunConfig
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory
 
@@ -78,7 +79,7 @@ def main() -> None:
 
 def make_run(out: Path, frames: int, entries: int, *, keep_frames: bool) -> RunDirectory:
     """A run of Q*bert with so many memories of each action, those it has not made being near those it has."""
-    config = RunConfig(GAME, frames, agent=AgentConfig(capacity=entries))
+    config = RunConfig(GAME, frames, agent=MFECConfig(capacity=entries))
     run = train(config, out, keep_frames=keep_frames)
     agent = MFEC.load(run.checkpoint)
     rng = np.random.default_rng(0)

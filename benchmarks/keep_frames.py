@@ -19,10 +19,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mfec.config import EnvConfig, RunConfig
+from mfec.algorithms import RunConfig, algorithm
+from mfec.config import EnvConfig
 from mfec.experiments.train import train
 from mfec.history import History
-from mfec.recipes import agent_defaults
 
 GAMES = ("qbert", "ms_pacman", "space_invaders", "frostbite", "river_raid")
 COLUMNS = ("", "environments", "steps", "bytes a frame", "frames/s without", "frames/s with", "time with / without")
@@ -45,7 +45,7 @@ def main() -> None:
 
 def measure(env: str, n_envs: int, frames: int, pairs: int) -> dict[str, Any]:
     """One row: pairs of runs of one game."""
-    config = RunConfig(env, frames, agent=agent_defaults(env), environment=EnvConfig(n_envs=n_envs))
+    config = RunConfig(env, frames, agent=algorithm("mfec").defaults(env), environment=EnvConfig(n_envs=n_envs))
     seconds: dict[bool, list[float]] = {False: [], True: []}
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -56,7 +56,7 @@ def measure(env: str, n_envs: int, frames: int, pairs: int) -> dict[str, Any]:
                 seconds[keep_frames].append(_train(config, out, keep_frames=keep_frames))
         history = History(place / "0-True" / "history")
         steps = sum(len(history.episode(number)) for number in range(1, len(history) + 1))
-        each = sum(file.stat().st_size for file in (place / "0-True" / "history").glob("frames-*")) / steps
+        each = history.frames_bytes / steps
     ratios = [kept / plain for plain, kept in zip(seconds[False], seconds[True], strict=True)]
     return {
         "env": env,

@@ -32,7 +32,7 @@ from mfec.envs.labyrinth import LEVELS, Labyrinth, LabyrinthVector
 from mfec.envs.vizdoom import make_vizdoom
 
 TURN = 1_024  # steps in one turn
-LANES = 64
+N_ENVS = 64
 
 Stepper = Callable[[int], None]  # makes so many steps
 
@@ -56,7 +56,7 @@ def main() -> None:
     on_all = in_turns({name: vector_stepper(name) for name in LEVELS}, options.turns)
 
     [(peer, peer_rate), (engine, engine_rate), *ours] = on_one.items()
-    table = Table(title=f"agent steps a second at 84x84; one core, and {LANES} lanes on {len(cores)} cores")
+    table = Table(title=f"agent steps a second at 84x84; one core, and {N_ENVS} environments on {len(cores)} cores")
     for column in ("environment", "one core", "/ Gymnasium", "/ engine", f"{len(cores)} cores", "/ one core"):
         table.add_column(column, justify="left" if column == "environment" else "right")
     table.add_row(peer, f"{peer_rate:,.0f}", "1.0", "", "", "")
@@ -73,7 +73,7 @@ def main() -> None:
     Console(width=100).print(table)
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"cores": len(cores), "lanes": LANES, "steps_a_second": rows}, file, indent=1)
+            json.dump({"cores": len(cores), "environments": N_ENVS, "steps_a_second": rows}, file, indent=1)
 
 
 def in_turns(steppers: dict[str, Stepper], turns: int) -> dict[str, float]:
@@ -117,12 +117,12 @@ def env_stepper(env: gymnasium.Env[Any, Any]) -> Stepper:
 
 def vector_stepper(level: str) -> Stepper:
     """Many of ours in one vector environment."""
-    env = LabyrinthVector(level, LANES)
-    actions = np.array(random_actions(8)).reshape(-1, LANES)
+    env = LabyrinthVector(level, N_ENVS)
+    actions = np.array(random_actions(8)).reshape(-1, N_ENVS)
     env.reset(seed=0)
 
     def step(n: int) -> None:
-        for row in actions[: n // LANES]:
+        for row in actions[: n // N_ENVS]:
             env.step(row)
 
     return step

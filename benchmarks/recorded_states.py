@@ -19,7 +19,7 @@ from mfec.envs.atari import AtariVector
 from mfec.memory.identities import array_keys
 
 CACHE = Path(__file__).parent / ".cache"
-LANES = 8
+N_ENVS = 8
 LONGEST_HOLD = 8  # steps
 DIM = 64
 
@@ -37,20 +37,20 @@ def record(game: str, number: int, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
     states = np.lib.format.open_memmap(unfinished, "w+", np.float32, (number, DIM))
-    env = AtariVector(game, LANES)
+    env = AtariVector(game, N_ENVS)
     phi = RandomProjection(84 * 84, DIM, seed=0)
     rng = np.random.default_rng(0)
-    actions, held = np.zeros(LANES, np.int64), np.zeros(LANES, np.int64)
+    actions, held = np.zeros(N_ENVS, np.int64), np.zeros(N_ENVS, np.int64)
     known: set[bytes] = set()
     observations, _ = env.reset(seed=0)
     began = time.perf_counter()
     steps = said = 0
     while len(known) < number:
         embedded, keys = phi(observations), array_keys(observations)
-        for lane in range(LANES):
-            key = keys[lane].tobytes()
+        for env_id in range(N_ENVS):
+            key = keys[env_id].tobytes()
             if key not in known and len(known) < number:
-                states[len(known)] = embedded[lane]
+                states[len(known)] = embedded[env_id]
                 known.add(key)
         over = held == 0
         actions[over] = rng.integers(env.single_action_space.n, size=int(over.sum()))
@@ -60,7 +60,7 @@ def record(game: str, number: int, path: Path) -> None:
         ended = terminated | truncated
         if ended.any():
             observations, _ = env.reset(options={"reset_mask": ended})
-        steps += LANES
+        steps += N_ENVS
         if len(known) // 100_000 > said:
             said = len(known) // 100_000
             speed = steps / (time.perf_counter() - began)

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from stable_baselines3.common.buffers import ReplayBuffer
 
-from mfec.baselines.replay import FrameReplay, PrioritisedReplay
+from mfec.algorithms.baselines.replay import FrameReplay, PrioritisedReplay
 
 STACKS = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 ACTIONS = spaces.Discrete(6)

@@ -32,7 +32,7 @@ default_role = "py:obj"  # `name` in a docstring, a link where the reference has
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # These are shown as they stand in the code; evaluated, they would be lines of numpy's insides.
-autodoc_type_aliases = {name: name for name in ("AlgorithmName", "ArrayLike", "Identities", "NDArray")}
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "Identities", "NDArray")}
 napoleon_numpy_docstring = False
 maximum_signature_line_length = 100
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from mfec.inspector.app import make_app
 from mfec.inspector.inspection import Inspection
-from mfec.inspector.listening import listen, make_server
-from mfec.inspector.server import make_app
+from mfec.inspector.server import listen, make_server
 from mfec.run_directory import RunDirectory
 
 HOST = "127.0.0.1"

@@ -1,16 +1,11 @@
-"""Debian's chromium for tests that look at a page: installed where it is missing, and watched while it shows one."""
+"""Chromium for tests that look at a page, and what it complains about while it shows one."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,35 +15,13 @@ from .waiting import PATIENCE, wait_until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
-PACKAGE = "chromium"
-
 
 def chromium() -> str:
-    """The path of chromium. Of several test processes that miss it, one installs it, and the others wait."""
-    with (Path(tempfile.gettempdir()) / f"mfec-chromium-{os.getuid()}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        said = "" if shutil.which(PACKAGE) else _install()
-    found = shutil.which(PACKAGE)
+    """The path of chromium, which `make chromium` installs."""
+    found = shutil.which("chromium")
     if found is None:
-        pytest.fail(f"tests of pages need Debian's chromium (apt-get install {PACKAGE}), which is missing: {said}")
+        pytest.fail("tests of pages need chromium, which is missing: `make chromium` installs it, or says how")
     return found
-
-
-def _install() -> str:
-    """Install chromium, if this user may; returns what was said about it."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return "only root can install it, on Debian and its like"
-    said = ""
-    for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", PACKAGE]):
-        ended = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-        )
-        said = ended.stdout[-500:] + ended.stderr[-1500:]
-    return said
 
 
 @contextlib.contextmanager

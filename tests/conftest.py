@@ -1,8 +1,10 @@
-"""Encoders that were never trained, one thread for torch, a browser, and property tests without a clock."""
+"""The light part of the suite, encoders that were never trained, a browser, and property tests without a clock."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,56 @@ MakeEncoder = Callable[..., Path]
 # On a busy machine any example may take long, to draw or to run.
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
+
+# Left out of the light part whole: the import alone needs torch, or each test is a run in processes or a server.
+HEAVY = (
+    "algorithms/baselines",
+    "device",
+    "embeddings/vae",
+    "envs/labyrinth/test_sight.py",
+    "experiments",
+    "inspector",
+    "memory/neighbours/test_cuda.py",
+)
+NEEDS = {"browser": "browser", "encoder": "torch", "make_encoder": "torch", "one_thread": "torch"}  # fixture to mark
+
+
+class WithoutTorch(MetaPathFinder):
+    """Finds no torch. (SciPy stumbles over the shorter way, None among the modules.)"""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "torch":
+            raise ModuleNotFoundError("the light part does without torch: mark the test `torch`", name="torch")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--light`: what `make check` runs."""
+    parser.addoption("--light", action="store_true", help="leave out what is slow or needs torch or a browser")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In the light part an import of torch is an error, so that it stays light."""
+    if config.getoption("--light"):
+        sys.meta_path.insert(0, WithoutTorch())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave heavy folders and files out of the light part."""
+    tests = Path(__file__).parent
+    left_out = config.getoption("--light") and any(collection_path.is_relative_to(tests / path) for path in HEAVY)
+    return True if left_out else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures they use, and keep the light ones where only those are wanted."""
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            if fixture in NEEDS:
+                item.add_marker(NEEDS[fixture])
+    if config.getoption("--light"):
+        heavy = {item for item in items if any(map(item.get_closest_marker, ("slow", "torch", "browser")))}
+        config.hook.pytest_deselected(items=[item for item in items if item in heavy])
+        items[:] = [item for item in items if item not in heavy]
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +116,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium without a window.
+    """Chromium without a window.
 
     Not for a whole session: as long as it is there, its event loop counts as the running one, and no other can run.
     """

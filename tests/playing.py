@@ -15,9 +15,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from mfec.agent import MFEC
-from mfec.callback import Callback, Game
+from mfec.callbacks import Callback
 from mfec.checkpoint import read_checkpoint
 from mfec.envs import make_atari
+from mfec.interface import Game
 from mfec.memory.identities import array_keys
 
 # -- Environments -----------------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class Recorder(gymnasium.Wrapper):
 
     def step(self, action):
         observation, reward, terminated, truncated, info = self.env.step(action)
-        step = (self.before, int(action - self.action_space.start), reward, info.get("lives"), terminated or truncated)
+        step = (self.before, int(action - self.action_space.start), reward, info.get("lives"), terminated or truncated)  # type: ignore[attr-defined]
         self.games[-1].append(step)
         self.before = observation
         return observation, reward, terminated, truncated, info
@@ -141,7 +142,7 @@ class InGroups(VectorEnv):
         self.groups = [slice(stop - size, stop) for stop, size in zip(stops, sizes, strict=True)]
         self._parts = [
             SyncVectorEnv(
-                [partial(make, lane) for lane in range(own.start, own.stop)], autoreset_mode=AutoresetMode.DISABLED
+                [partial(make, env_id) for env_id in range(own.start, own.stop)], autoreset_mode=AutoresetMode.DISABLED
             )
             for own in self.groups
         ]
@@ -151,7 +152,7 @@ class InGroups(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._sent: dict[int, np.ndarray] = {}
-        self._shown = np.zeros(self.observation_space.shape, self.observation_space.dtype)
+        self._shown = np.zeros(self.observation_space.shape, self.observation_space.dtype)  # type: ignore[type-var]
         self._lives = np.zeros(self.num_envs, np.int64)
         self.until_interrupt = interrupt
 

@@ -14,11 +14,9 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit, TransformAction, TransformObservation
-from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import DummyVecEnv
 
 from mfec.agent import MFEC, BadEnvironmentData
-from mfec.callback import Callback
+from mfec.callbacks import Callback
 from mfec.checkpoint import CheckpointError
 from mfec.config import AgentConfig
 from mfec.device import open_channel
@@ -77,7 +75,7 @@ def test_states_are_what_the_embedding_makes_of_observations():
     tensors = agent.memory.tensors()
     for key, state in zip(tensors["keys"], tensors["states"], strict=True):
         pixels = shown[key.tobytes()].reshape(-1).astype(np.float64)
-        assert np.array_equal(state, (agent.embedding.matrix @ pixels).astype(np.float32))
+        assert np.array_equal(state, (agent.embedding.matrix @ pixels).astype(np.float32))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("episode", ["life", "game"])
@@ -174,8 +172,8 @@ def test_vector_environments_of_gymnasium_are_played():
     assert {game.score - game.length_frames for game in games.games} == {0.0}
 
 
-def test_many_lanes_write_what_they_played_when_games_end():
-    recorders = [Recorder(Walk(length=3 + lane, lives=2)) for lane in range(4)]
+def test_many_environments_write_what_they_played_when_games_end():
+    recorders = [Recorder(Walk(length=3 + env_id, lives=2)) for env_id in range(4)]
     vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=AutoresetMode.DISABLED)
     agent = MFEC(vector, k=2, capacity=1000, gamma=0.8, seed=0).learn(200)
     played = [game for recorder in recorders for game in recorder.games]
@@ -277,7 +275,7 @@ class Halved(RandomProjection):
         return super().__call__(observations) / 2
 
 
-@pytest.mark.parametrize("index", ["exact", "cuda"])
+@pytest.mark.parametrize("index", ["exact", pytest.param("cuda", marks=pytest.mark.torch)])
 def test_an_embedding_of_ones_own_is_used_saved_and_asked_for(index, tmp_path):
     """Also one that is a subclass of ours: another class would be loaded, and a device would make other states."""
     embedding = Halved(20 * 30 * 3, seed=0)
@@ -407,9 +405,15 @@ def test_a_life_lost_in_the_first_step_after_an_automatic_reset_ends_an_episode(
 def test_resets_are_not_counted_among_the_look_ups():
     recorders = [Recorder(Walk(length=2)) for _ in range(3)]
     vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=AutoresetMode.NEXT_STEP)
-    agent = MFEC(vector, k=2, capacity=500, seed=0).learn(60)
+    counted = []
+
+    class Rows(Callback):
+        def on_progress(self, agent, row):
+            counted.append((agent._tally.steps, agent._tally.lookups))
+
+    agent = MFEC(vector, k=2, capacity=500, seed=0).learn(60, Rows())
     made = sum(len(recorder.actions) for recorder in recorders)
-    assert (agent.tally.steps, agent.tally.lookups) == (made, 4 * made)
+    assert np.sum(counted, axis=0).tolist() == [made, 4 * made]
     assert agent.frames == made
 
 
@@ -420,7 +424,7 @@ def test_resets_are_not_counted_among_the_look_ups():
 def test_states_and_their_keys_do_not_depend_on_the_batch(dtype):
     env = qbert(None)
     frames = [env.reset(seed=0)[0]]
-    frames += [env.step(i % env.action_space.n)[0] for i in range(150)]
+    frames += [env.step(i % env.action_space.n)[0] for i in range(150)]  # type: ignore[attr-defined]
     frames = np.stack(frames[::-10]).astype(dtype)
     assert len(frames) == 16
     embedding = RandomProjection(84 * 84, seed=0)
@@ -430,11 +434,11 @@ def test_states_and_their_keys_do_not_depend_on_the_batch(dtype):
         assert np.array_equal(array_keys(frames[i : i + 1])[0], keys[i])
         assert embedding(frames[i : i + 1])[0].tobytes() == states[i].tobytes()
     assert embedding(frames[5:9]).tobytes() == states[5:9].tobytes()
-    exact = embedding.matrix @ frames.reshape(16, -1).T.astype(np.float64)
+    exact = embedding.matrix @ frames.reshape(16, -1).T.astype(np.float64)  # type: ignore[attr-defined]
     assert np.array_equal(states, exact.T.astype(np.float32))
 
 
-def test_what_many_lanes_stored_matches_exactly_for_one_observation():
+def test_what_many_environments_stored_matches_exactly_for_one_observation():
     recorders = [Recorder(make_atari("qbert", max_frames=120)) for _ in range(3)]
     vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=AutoresetMode.DISABLED)
     agent = MFEC(vector, capacity=1000, seed=0).learn(3 * 40 * 4)
@@ -537,7 +541,11 @@ def test_epsilon_of_the_actions_are_random(epsilon):
 
 
 @pytest.mark.filterwarnings("ignore:Evaluation environment is not wrapped")
+@pytest.mark.torch
 def test_stable_baselines3_evaluates_the_agent(tmp_path):
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
     agent = MFEC(gymnasium.make("CartPole-v1"), capacity=2000, k=5, seed=0).learn(1000)
     before = everything(agent, tmp_path / "before", but=("playing",))
     vector = DummyVecEnv([partial(gymnasium.make, "CartPole-v1")])
@@ -558,7 +566,10 @@ def test_stable_baselines3_evaluates_the_agent(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Evaluation environment is not wrapped")
+@pytest.mark.torch
 def test_stable_baselines3_evaluates_the_agent_on_atari():
+    from stable_baselines3.common.evaluation import evaluate_policy
+
     agent = MFEC(make_atari("qbert"), capacity=1000, seed=0).learn(800)
     env = make_atari("qbert", max_frames=240)
     scores, lengths = evaluate_policy(agent, env, n_eval_episodes=2, deterministic=False, return_episode_rewards=True)
@@ -619,8 +630,10 @@ def greedy_return(agent: MFEC, env: gymnasium.Env, gamma: float) -> tuple[float,
     return sum(gamma**t * reward for t, reward in enumerate(rewards)), rewards
 
 
-@pytest.mark.parametrize(("gamma", "end"), [(1.0, "gold"), (0.95, "gold"), (0.6, "crumb")])
-@pytest.mark.parametrize(("n", "numbered"), [(None, False), (4, True)])
+@pytest.mark.parametrize(
+    ("gamma", "end", "n", "numbered"),
+    [(1.0, "gold", None, False), (0.95, "gold", 4, True), (0.6, "crumb", 4, True)],
+)
 def test_the_optimum_of_a_maze_is_learned(gamma, end, n, numbered):
     def make():
         env = TimeLimit(Maze(), 60)
@@ -676,6 +689,7 @@ def but_for_the_index(agent: MFEC, path: Path) -> tuple[dict, dict]:
     return state, {key: digest for key, digest in digests.items() if not key[1].startswith("index.")}
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("n", "settings"), [(None, LITTLE), (2, {"capacity": 5000})])
 def test_an_agent_on_a_device_plays_what_one_on_the_cpu_plays(n, settings, tmp_path):
     """Bit for bit, also where it was saved under one index and went on under the other."""
@@ -697,6 +711,7 @@ def test_an_agent_on_a_device_plays_what_one_on_the_cpu_plays(n, settings, tmp_p
         assert but_for_the_index(agent, tmp_path / "moved") == expected
 
 
+@pytest.mark.torch
 def test_pictures_are_projected_on_the_device_and_other_observations_before():
     """A picture crosses over once; it becomes a state there, of the same bits."""
     on_cpu, on_device = (MFEC(Pictures(), index=index, k=3, capacity=100, seed=0) for index in ("exact", "cuda"))
@@ -711,6 +726,7 @@ def test_pictures_are_projected_on_the_device_and_other_observations_before():
     assert list(walk.scores) == list(same.scores)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("make", [Pictures, Walk, Shifted])
 def test_an_agent_on_a_device_predicts_what_one_on_the_cpu_predicts(make, tmp_path):
     agent = MFEC(make(), index="cuda", k=3, capacity=100, seed=0).learn(200)
@@ -722,6 +738,7 @@ def test_an_agent_on_a_device_predicts_what_one_on_the_cpu_predicts(make, tmp_pa
         assert mine.tolist() == theirs.tolist()
 
 
+@pytest.mark.torch
 def test_an_agent_of_the_cpus_index_takes_the_exact_one_of_a_gpu(tmp_path, monkeypatch):
     """The GPU is stood in for by the same code on the CPU."""
     MFEC(Walk(), index="exact", capacity=100, seed=0).learn(50).save(tmp_path)

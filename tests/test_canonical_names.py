@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from mfec import agent_defaults
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.canonical_names import GAMES, LEVEL_IDS, canonical_name
 from mfec.cli import main
-from mfec.config import AgentConfig, RunConfig
 from mfec.envs import make_atari, make_env
 from mfec.envs.atari import atari_games
 from mfec.envs.labyrinth import LEVELS
@@ -82,7 +83,7 @@ print(RunDirectory({str(run.path)!r}).read_config().env)
 def old_run(path: Path) -> RunDirectory:
     """A run that was stored under the name that was given."""
     run = RunDirectory(path)
-    run.create(RunConfig("ms_pacman", 400, agent=AgentConfig(capacity=50, embedding="random_projection")))
+    run.create(RunConfig("ms_pacman", 400, agent=MFECConfig(capacity=50, embedding="random_projection")))
     spell_as_once(run)
     return run
 
@@ -129,14 +130,14 @@ def test_a_picture_is_named_after_the_one_name(tmp_path, monkeypatch, capsys):
 
 def test_an_encoder_that_ships_has_one_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    _, config = resolve(RunConfig("mspacman", 400, agent=AgentConfig(vae="mspacman")))
+    _, config = resolve(RunConfig("mspacman", 400, agent=MFECConfig(vae="mspacman")), RunDirectory(tmp_path / "run"))
     assert (config.agent.embedding, config.agent.vae) == ("vae", "ms_pacman")
 
 
 def test_a_directory_of_that_name_is_taken_for_itself(tmp_path, monkeypatch, make_encoder):
     monkeypatch.chdir(tmp_path)
     make_encoder(tmp_path / "mspacman")
-    _, config = resolve(RunConfig("mspacman", 400, agent=AgentConfig(vae="mspacman")))
+    _, config = resolve(RunConfig("mspacman", 400, agent=MFECConfig(vae="mspacman")), RunDirectory(tmp_path / "run"))
     assert config.agent.vae == "mspacman"
 
 

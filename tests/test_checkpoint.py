@@ -27,7 +27,7 @@ from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from .waiting import PATIENCE
 
 STATE = {"name": "é", "numbers": [1, 2.5, -1e-300], "nested": {"none": None, "yes": True}, "large": 2**127}
-TENSORS = {
+TENSORS: dict[str, dict[str, Any]] = {
     "memory": {"states": np.arange(12, dtype=np.float32).reshape(4, 3), "empty": np.zeros((0, 5), np.int64)},
     "embedding": {"weights": np.linspace(0, 1, 50).astype(np.float32), "flag": np.array([True, False])},
 }
@@ -307,7 +307,7 @@ def test_replaced_while_it_is_read_the_new_one_is_read(tmp_path: Path, monkeypat
             save(tmp_path, 2)
         return real(file)
 
-    real = checkpoint.load_file
+    real = checkpoint.load_file  # type: ignore[attr-defined]
     monkeypatch.setattr(checkpoint, "load_file", load)
     assert loads_as(tmp_path, 2)
 

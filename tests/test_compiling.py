@@ -17,6 +17,8 @@ from .waiting import PATIENCE
 
 SOURCE = Path(mfec.__file__).parent
 
+pytestmark = pytest.mark.slow(reason="compiles in processes that begin without a cache")
+
 # Everything that players do, after environments were made; prints how often numba compiled something meanwhile.
 PLAY = """
 import numpy as np
@@ -120,9 +122,9 @@ class Count(event.Listener):
 
 
 event.register("numba:compile", Count())
-cells = np.zeros((1, 4), np.int32)
-enter_all(cells, np.zeros((1, 1, 2), np.uint64), np.zeros(1, np.int64), np.zeros(1, np.int64))
-print(cells.sum(), _free(60.0, 0.0, np.array([[-1.0, -1.0, 1.0, 1.0]])), Count.compiled > 0)
+buckets = np.zeros((1, 4), np.int32)
+enter_all(buckets, np.zeros((1, 1, 2), np.uint64), np.zeros(1, np.int64), np.zeros(1, np.int64))
+print(buckets.sum(), _free(60.0, 0.0, np.array([[-1.0, -1.0, 1.0, 1.0]])), Count.compiled > 0)
 """
 
 
@@ -155,7 +157,7 @@ def test_nobody_runs_what_was_compiled_of_yesterday_s_sources(checkout):
     assert run(checkout) == ["1", "True", "True"]
     kept = {file.name for file in package.rglob("*.nb?")}
     assert run(checkout) == ["1", "True", "False"]
-    edit(package / "memory" / "identities.py", "cells[cell] = slot + 1", "cells[cell] = slot + 7")
+    edit(package / "memory" / "identities.py", "buckets[bucket] = slot + 1", "buckets[bucket] = slot + 7")
     assert run(checkout) == ["7", "True", "True"]
     edit(package / "envs" / "labyrinth" / "levels.py", "PLAYER = 15.0", "PLAYER = 90.0")
     assert run(checkout) == ["7", "False", "True"]

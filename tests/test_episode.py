@@ -64,9 +64,9 @@ def test_a_life_ends_the_episode_but_not_the_score(first, second):
 
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=10), min_size=1, max_size=5))
-def test_episodes_survive_a_checkpoint(lanes):
-    episodes = [episode_of(rewards, lives=i) for i, rewards in enumerate(lanes)]
-    saved = {"lanes": [episode.summary() for episode in episodes]}
+def test_episodes_survive_a_checkpoint(envs):
+    episodes = [episode_of(rewards, lives=i) for i, rewards in enumerate(envs)]
+    saved = {"episodes": [episode.summary() for episode in episodes]}
     restored = restore_episodes(saved, episode_tensors(episodes, dim=2))
     assert len(restored) == len(episodes)
     for ours, theirs in zip(restored, episodes, strict=True):

@@ -11,7 +11,7 @@ from mfec.envs import make_env
 from .playing import Shifted, Walk
 
 
-@pytest.fixture(scope="module", params=["exact", "cuda"])
+@pytest.fixture(scope="module", params=["exact", pytest.param("cuda", marks=pytest.mark.torch)])
 def agent(request: pytest.FixtureRequest) -> MFEC:
     """One that makes states of observations here, and one that lets the device make them."""
     return MFEC("qbert", capacity=500, k=4, dim=16, seed=3, epsilon=0.1, index=request.param).learn(8000)

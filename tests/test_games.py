@@ -6,20 +6,20 @@ import itertools
 import time
 from collections import deque
 from functools import partial
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from stable_baselines3.common.evaluation import evaluate_policy
 
 from mfec.agent import MFEC, BadEnvironmentData
-from mfec.callback import Callback
-from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from mfec.callbacks import Callback
+from mfec.checkpoint import CheckpointError
 from mfec.embeddings import RandomProjection
 from mfec.envs import make_atari
 from mfec.envs.atari import AtariVector
-from mfec.envs.lanes import LaneError
+from mfec.envs.environments import EnvsError
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
 
@@ -42,30 +42,25 @@ from .playing import (
 
 CART_POLE = partial(gymnasium.make, "CartPole-v1")
 CELLS = {"index": "cells"}
-RUNS = {  # environment, frames, when it is saved (as shares of the run), settings
+RUNS: dict[str, Any] = {  # environment, frames, when it is saved (as shares of the run), settings
     "cart pole": (CART_POLE, 600, (0.0, 0.3, 0.9), {"epsilon": 0.1}),
     "8 cart poles": (partial(side_by_side, CART_POLE, 8), 1600, (0.0, 0.5, 0.99), {"epsilon": 0.1}),
     "8 walks": (partial(side_by_side, partial(Walk, lives=2), 8), 800, (0.1, 0.33, 0.8), LITTLE | {"capacity": 10}),
-    "qbert": (partial(qbert, None), 3000, (0.1, 0.7), {}),
-    "qbert, little memory": (partial(qbert, None), 3000, (0.3, 0.9), LITTLE),
-    "2 qberts": (partial(qbert, 2), 2400, (0.0, 0.31, 0.77), {}),
-    "3 qberts, little memory": (partial(qbert, 3), 3600, (0.0, 0.31, 0.77), LITTLE),
-    "5 qberts": (partial(qbert, 5), 4000, (0.52,), {"episode": "game"}),
-    "8 qberts": (partial(qbert, 8), 4800, (0.2, 0.9), {}),
-    "8 qberts, little memory": (partial(qbert, 8), 4800, (0.8,), LITTLE),
-    "cart pole, cells": (CART_POLE, 2400, (0.0, 0.3, 0.6, 0.9), CELLS | {"epsilon": 0.1, "capacity": 700}),
-    "8 cart poles, cells": (partial(side_by_side, CART_POLE, 8), 2400, (0.3, 0.8), CELLS | {"epsilon": 0.1}),
+    "qbert": (partial(qbert, None), 1200, (0.1, 0.7), {}),
+    "2 qberts": (partial(qbert, 2), 1200, (0.31, 0.77), {}),
+    "3 qberts, little memory": (partial(qbert, 3), 2700, (0.0, 0.31), LITTLE),
+    "5 qberts": (partial(qbert, 5), 2400, (0.52,), {"episode": "game"}),
+    "cart pole, cells": (CART_POLE, 1600, (0.0, 0.6), CELLS | {"epsilon": 0.1, "capacity": 700}),
     # Whole numbers: most neighbours are as far as others, and as many bytes of code.
-    "walk, cells": (partial(Walk, length=40), 2400, (0.2, 0.5, 0.8), CELLS | {"k": 4}),
-    "8 walks, cells": (partial(side_by_side, partial(Walk, length=40), 8), 2400, (0.2, 0.7), CELLS | {"k": 4}),
+    "walk, cells": (partial(Walk, length=40), 1600, (0.2, 0.8), CELLS | {"k": 4}),
+    "8 walks, cells": (partial(side_by_side, partial(Walk, length=40), 8), 1600, (0.7,), CELLS | {"k": 4}),
     "8 walks, little memory, cells": (
         partial(side_by_side, partial(Walk, lives=2), 8), 800, (0.1, 0.33, 0.8), CELLS | LITTLE | {"capacity": 10},
     ),
-    "qbert, cells": (partial(qbert, None), 3000, (0.2, 0.7), CELLS),
+    "qbert, cells": (partial(qbert, None), 1200, (0.7,), CELLS),
     "walks in groups": (
-        partial(InGroups, lambda lane: Walk(length=4 + lane, lives=2), (3, 1, 2)), 900, (0.0, 0.004, 0.4, 0.9), LITTLE,
+        partial(InGroups, lambda i: Walk(length=4 + i, lives=2), (3, 1, 2)), 900, (0.0, 0.004, 0.4, 0.9), LITTLE,
     ),
-    "3 qberts, cells": (partial(qbert, 3), 3000, (0.4,), CELLS),
 }  # fmt: skip
 
 
@@ -80,7 +75,10 @@ def make_agent(name: str, seed: int = 0) -> MFEC:
     return MFEC(make_env(), **{"capacity": 5000, **settings}, seed=seed)
 
 
-@pytest.mark.parametrize("name", RUNS)
+SLOW = pytest.mark.slow(reason="makes the run of several emulators four times")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW if "qberts" in name else ()) for name in RUNS])
 def test_the_same_seed_gives_the_same_run_and_a_stopped_one_goes_on(name, tmp_path):
     """Bit for bit: the memory, the scores, the random streams, the games in progress."""
     make_env, total_frames, shares, _ = RUNS[name]
@@ -100,11 +98,11 @@ def test_the_same_seed_gives_the_same_run_and_a_stopped_one_goes_on(name, tmp_pa
         assert everything(resumed, tmp_path / "resumed") == expected, f"saved after step {moment}"
 
 
-@pytest.mark.parametrize("name", ["cart pole", "8 walks", "qbert", "2 qberts"])
+@pytest.mark.parametrize("name", ["8 walks", "qbert"])
 def test_different_seeds_give_different_runs(name, tmp_path):
     _, total_frames, *_ = RUNS[name]
-    runs = [everything(make_agent(name, seed).learn(total_frames // 2), tmp_path / str(seed))[1] for seed in range(3)]
-    assert len({run["memory", "states"] for run in runs}) == 3
+    runs = [everything(make_agent(name, seed).learn(total_frames // 2), tmp_path / str(seed))[1] for seed in range(2)]
+    assert len({run["memory", "states"] for run in runs}) == 2
 
 
 @pytest.mark.parametrize("name", ["8 walks", "walks in groups"])
@@ -121,13 +119,13 @@ def test_an_agent_stopped_by_an_error_goes_on_as_if_it_were_not(name, tmp_path):
     assert agent.frames >= total_frames
 
 
-@pytest.mark.parametrize("after", [1, 2, 3, 50])
+@pytest.mark.parametrize("after", [1, 3, 50])
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_step_that_was_interrupted_is_made_after_all(after, saved, tmp_path):
     """By Ctrl-C, say, while the agent waits for a group. Saved and loaded it goes on as well."""
     _, total_frames, _, settings = RUNS["walks in groups"]
     expected = everything(make_agent("walks in groups").learn(total_frames), tmp_path / "whole")
-    make_env = partial(InGroups, lambda lane: Walk(length=4 + lane, lives=2), (3, 1, 2))
+    make_env = partial(InGroups, lambda i: Walk(length=4 + i, lives=2), (3, 1, 2))
     agent = MFEC(make_env(interrupt=after), **settings, seed=0)
     with pytest.raises(KeyboardInterrupt):
         agent.learn(total_frames)
@@ -146,7 +144,7 @@ def test_a_step_that_was_interrupted_is_made_after_all(after, saved, tmp_path):
     ],
 )
 def test_learning_in_parts_is_learning_at_once(name, parts, tmp_path):
-    """Between two parts, groups of lanes may be in flight."""
+    """Between two parts, groups of environments may be in flight."""
     expected = everything(make_agent(name).learn(parts[-1]), tmp_path / "whole")
     agent = make_agent(name)
     for frames in parts:
@@ -180,7 +178,6 @@ def test_without_a_seed_runs_differ_and_can_be_repeated(tmp_path):
 def test_looking_into_an_agent_leaves_its_cells_alone(name, tmp_path):
     """They set themselves by what was looked up to learn, not by what was asked between steps."""
     _, total_frames, *_ = RUNS[name]
-    watched = CART_POLE() if "cart pole" in name else Walk(length=40)
     rng = np.random.default_rng(0)
 
     class Watch(Callback):
@@ -190,8 +187,6 @@ def test_looking_into_an_agent_leaves_its_cells_alone(name, tmp_path):
             agent.predict(far[0], deterministic=True)
             agent.memory.estimate(far, mark_used=False)
             agent.memory.neighbours(far[0], action=1)
-            if agent.frames % 480 == 0:
-                evaluate_policy(agent, watched, n_eval_episodes=2, warn=False)
 
     expected = everything(make_agent(name).learn(total_frames), tmp_path / "alone", but=("playing",))
     disturbed = make_agent(name).learn(total_frames, callback=Watch())
@@ -226,11 +221,18 @@ class Raise(Keep):
         self._call("on_step")
 
 
+MOMENTS = [("on_steps", 40), ("on_game", 4), ("on_step", 9)]
+
+
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize(
-    ("method", "n"), [("on_steps", 7), ("on_steps", 40), ("on_game", 1), ("on_game", 4), ("on_step", 9)]
+    ("name", "method", "n"),
+    [
+        *((name, *moment) for name in ("8 walks", "walks in groups") for moment in MOMENTS),
+        ("cart pole", "on_game", 4),
+        ("2 qberts", "on_steps", 7),
+    ],
 )
-@pytest.mark.parametrize("name", ["cart pole", "8 walks", "walks in groups", "2 qberts"])
 def test_after_an_exception_from_a_callback_the_agent_goes_on_as_if_there_were_none(name, method, n, saved, tmp_path):
     make_env, total_frames, *_ = RUNS[name]
     told = Keep()
@@ -245,7 +247,7 @@ def test_after_an_exception_from_a_callback_the_agent_goes_on_as_if_there_were_n
     assert callback.games == told.games, "each game is told once"
 
 
-@pytest.mark.parametrize("name", ["cart pole", "8 walks", "walks in groups", "3 qberts, little memory"])
+@pytest.mark.parametrize("name", ["cart pole", "walks in groups", "3 qberts, little memory"])
 def test_an_agent_saved_when_a_game_ends_goes_on_as_if_it_were_not(name, tmp_path):
     """Keeping the best agent, say: where `on_game` is called, new games have begun and every step was taken in."""
     make_env, total_frames, *_ = RUNS[name]
@@ -253,11 +255,11 @@ def test_an_agent_saved_when_a_game_ends_goes_on_as_if_it_were_not(name, tmp_pat
 
     class SaveAtGames(Callback):
         def on_game(self, agent, game):
-            if game.episode in (1, 3, 4):
+            if game.episode in (1, 4):
                 agent.save(tmp_path / str(game.episode))
 
     make_agent(name).learn(total_frames, callback=SaveAtGames())
-    for episode in (1, 3, 4):
+    for episode in (1, 4):
         resumed = MFEC.load(tmp_path / str(episode), env=make_env()).learn(total_frames)
         assert everything(resumed, tmp_path / "resumed") == expected
 
@@ -266,7 +268,7 @@ def test_an_agent_saved_when_a_game_ends_goes_on_as_if_it_were_not(name, tmp_pat
 
 
 def reference(n: int, total_frames: int, *, k: int, capacity: int, eviction: str, epsilon: float, seed: int):
-    """Algorithm 1 by two groups in turn, written down plainly: each lane has an environment and steps only when
+    """Algorithm 1 by two groups in turn, written down plainly: each environment has an environment and steps only when
     its group is received. Memory, scores and random streams."""
     env_seed, explore_seed, ties_seed, projection, _ = np.random.SeedSequence(seed).spawn(5)
     exploration, ties = np.random.default_rng(explore_seed), np.random.default_rng(ties_seed)
@@ -276,22 +278,22 @@ def reference(n: int, total_frames: int, *, k: int, capacity: int, eviction: str
     memory = EpisodicMemory(n_actions, 64, k=k, capacity=capacity, eviction=eviction, index="exact")
     observations, lives, games, steps, scores = [None] * n, [0] * n, [-1] * n, [[] for _ in range(n)], [0.0] * n
     finished: deque[float] = deque(maxlen=100)
-    numbers, made, begun = [0] * n, [0] * n, itertools.count(1)  # of the games in all lanes, and frames of each
+    numbers, made, begun = [0] * n, [0] * n, itertools.count(1)  # of the games in all environments, and frames of each
 
-    def begin(lane: int) -> None:
-        games[lane] += 1
-        numbers[lane], made[lane] = next(begun), 0
-        key = (*env_seed.spawn_key, lane, games[lane])
+    def begin(env_id: int) -> None:
+        games[env_id] += 1
+        numbers[env_id], made[env_id] = next(begun), 0
+        key = (*env_seed.spawn_key, env_id, games[env_id])
         drawn = int(np.random.SeedSequence(env_seed.entropy, spawn_key=key).generate_state(1)[0] >> 1)
-        given = drawn if games[lane] % envs[lane].reseed_every == 0 else None
-        shown, info = envs[lane].reset(seed=[given])
-        observations[lane], lives[lane], scores[lane], steps[lane] = shown[0], info["lives"][0], 0.0, []
+        given = drawn if games[env_id] % envs[env_id].reseed_every == 0 else None
+        shown, info = envs[env_id].reset(seed=[given])
+        observations[env_id], lives[env_id], scores[env_id], steps[env_id] = shown[0], info["lives"][0], 0.0, []
 
-    for lane in range(n):
-        begin(lane)
+    for env_id in range(n):
+        begin(env_id)
     groups, in_flight, group, frames = [range((n + 1) // 2), range((n + 1) // 2, n)], {}, 0, 0
     while frames < total_frames:
-        shown = np.stack([observations[lane] for lane in groups[group]])
+        shown = np.stack([observations[env_id] for env_id in groups[group]])
         states, keys = embedding(shown), array_keys(shown)
         values = memory.estimate(states, keys).values
         exploring = exploration.random(len(values)) < epsilon
@@ -303,35 +305,35 @@ def reference(n: int, total_frames: int, *, k: int, capacity: int, eviction: str
         in_flight[group] = list(zip(groups[group], states, keys, actions, strict=True))
         group = (group + 1) % 2
         ended = []
-        for lane, state, key, action in in_flight.pop(group, []):
-            shown, reward, terminated, truncated, info = envs[lane].step(np.array([action]))
+        for env_id, state, key, action in in_flight.pop(group, []):
+            shown, reward, terminated, truncated, info = envs[env_id].step(np.array([action]))
             frames += 4
-            observations[lane], scores[lane] = shown[0], scores[lane] + reward[0]
-            steps[lane].append((state, key, action, reward[0], (numbers[lane], made[lane])))
-            made[lane] += 4
+            observations[env_id], scores[env_id] = shown[0], scores[env_id] + reward[0]
+            steps[env_id].append((state, key, action, reward[0], (numbers[env_id], made[env_id])))
+            made[env_id] += 4
             over = bool(terminated[0] or truncated[0])
-            if over or info["lives"][0] < lives[lane]:
+            if over or info["lives"][0] < lives[env_id]:
                 ret = 0.0
-                for state, key, action, reward, origin in reversed(steps[lane]):
+                for state, key, action, reward, origin in reversed(steps[env_id]):
                     ret = reward + ret
                     memory.write(state[None], [action], [ret], key[None], [origin])
-                steps[lane] = []
-            lives[lane] = info["lives"][0]
+                steps[env_id] = []
+            lives[env_id] = info["lives"][0]
             if over:
-                finished.append(scores[lane])
-                ended.append(lane)
-        for lane in ended:
-            begin(lane)
+                finished.append(scores[env_id])
+                ended.append(env_id)
+        for env_id in ended:
+            begin(env_id)
     return memory, frames, list(finished), exploration, ties
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_two_groups_in_turn_play_what_the_plain_reference_plays(n):
     settings = {"k": 4, "capacity": 150, "eviction": "used", "epsilon": 0.02, "seed": 5}
-    agent = MFEC(qbert(n), index="exact", **settings).learn(5000)
-    memory, frames, finished, exploration, ties = reference(n, 5000, **settings)
-    assert len(finished) > 5
-    assert len(memory) > 400
+    agent = MFEC(qbert(n), index="exact", **settings).learn(3000)
+    memory, frames, finished, exploration, ties = reference(n, 3000, **settings)
+    assert len(finished) > 2
+    assert len(memory) > 300
     assert (agent.frames, list(agent.scores)) == (frames, finished)
     assert agent._exploration.bit_generator.state == exploration.bit_generator.state
     assert agent._ties.bit_generator.state == ties.bit_generator.state
@@ -355,8 +357,8 @@ class Unsteady(AtariVector):
 
 
 def test_results_do_not_depend_on_how_long_steps_take(tmp_path):
-    expected = everything(make_agent("3 qberts, little memory").learn(2400), tmp_path / "steady")
-    agent = MFEC(Unsteady("qbert", 3, max_frames=420), **LITTLE, seed=0).learn(2400)
+    expected = everything(make_agent("3 qberts, little memory").learn(1500), tmp_path / "steady")
+    agent = MFEC(Unsteady("qbert", 3, max_frames=420), **LITTLE, seed=0).learn(1500)
     assert everything(agent, tmp_path / "unsteady") == expected
 
 
@@ -420,7 +422,7 @@ def test_games_that_lead_elsewhere_are_an_error_every_time(tmp_path, n):
     def make(gravity):
         def pole():
             env = gymnasium.make("CartPole-v1")
-            env.unwrapped.gravity = gravity
+            env.unwrapped.gravity = gravity  # type: ignore[attr-defined]
             return env
 
         return pole() if n is None else side_by_side(pole, n)
@@ -431,7 +433,7 @@ def test_games_that_lead_elsewhere_are_an_error_every_time(tmp_path, n):
     agent.save(tmp_path / "good")
     loaded = MFEC.load(tmp_path / "good", env=make(2.0))
     for _ in range(2):
-        with pytest.raises(LaneError, match="led elsewhere"):
+        with pytest.raises(EnvsError, match="led elsewhere"):
             loaded.learn(100)
     loaded.save(tmp_path / "after")
     assert MFEC.load(tmp_path / "after", env=make(9.8)).learn(100).frames == 100
@@ -441,7 +443,7 @@ def test_another_number_of_environments_is_an_error_every_time(tmp_path):
     MFEC(side_by_side(Walk, 2), capacity=100, seed=0).learn(20).save(tmp_path)
     loaded = MFEC.load(tmp_path, env=side_by_side(Walk, 3))
     for _ in range(2):
-        with pytest.raises(LaneError, match="played 2 environments, these are 3"):
+        with pytest.raises(EnvsError, match="played 2 environments, these are 3"):
             loaded.learn(100)
 
 
@@ -450,25 +452,8 @@ def test_other_groups_of_environments_are_an_error_every_time(tmp_path):
     together = side_by_side(partial(make_atari, "qbert", max_frames=420), 3)
     loaded = MFEC.load(tmp_path, env=together)
     for _ in range(2):
-        with pytest.raises(LaneError, match=r"in the groups \[\[0, 2\], \[2, 3\]\], these are \[\[0, 3\]\]"):
+        with pytest.raises(EnvsError, match=r"in the groups \[\[0, 2\], \[2, 3\]\], these are \[\[0, 3\]\]"):
             loaded.learn(400)
-
-
-@pytest.mark.parametrize("name", ["cart pole", "8 walks", "3 qberts, little memory"])
-def test_checkpoints_from_before_there_were_groups_are_read(name, tmp_path):
-    """With one group it makes no difference; several begin with the games at rest, as after a fresh start."""
-    make_env, total_frames, *_ = RUNS[name]
-    agent = make_agent(name).learn(total_frames // 2)
-    agent.save(tmp_path / "new")
-    state, tensors = read_checkpoint(tmp_path / "new", kind="agent")
-    for key in ("groups", "turn", "in_flight"):
-        del state["games_in_progress"][key]
-    tensors["episodes"] = {key: t for key, t in tensors["episodes"].items() if not key.startswith("in_flight")}
-    write_checkpoint(tmp_path / "old", kind="agent", state=state, tensors=tensors)
-    old, new = (MFEC.load(tmp_path / when, env=make_env()) for when in ("old", "new"))
-    assert old.learn(total_frames).frames >= total_frames
-    if "qbert" not in name:
-        assert everything(old, tmp_path / "a") == everything(new.learn(total_frames), tmp_path / "b")
 
 
 def test_games_that_cannot_be_brought_back_begin_anew_with_a_warning(tmp_path):
@@ -496,7 +481,7 @@ STREAMS = ("exploration", "ties")
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("n", [None, 3])
-@pytest.mark.parametrize("at", [1, 7, 25])
+@pytest.mark.parametrize("at", [1, 25])
 def test_bad_data_is_an_error_that_leaves_a_good_agent(fault, n, at, tmp_path):
     """The error comes before anything is learned of that step; saved and loaded, the agent repeats it."""
     total_frames = 120
@@ -504,7 +489,7 @@ def test_bad_data_is_an_error_that_leaves_a_good_agent(fault, n, at, tmp_path):
     def make(faults):
         if n is None:
             return Walk(faults=faults)
-        makers = [partial(Walk, length=4 + lane) for lane in range(n)]
+        makers = [partial(Walk, length=4 + env_id) for env_id in range(n)]
         makers[1] = partial(Walk, length=5, faults=faults)
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
@@ -533,14 +518,14 @@ def test_after_bad_data_the_same_agent_goes_on_from_the_good_state(n, tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["nan reward", "nan observation"])
-@pytest.mark.parametrize("lane", [0, 2, 3])
+@pytest.mark.parametrize("env_id", [0, 3])
 @pytest.mark.parametrize("at", [1, 2, 25])
 @pytest.mark.parametrize("saved", [False, True])
-def test_bad_data_of_a_group_leaves_a_good_agent_with_all_that_was_decided(fault, lane, at, saved, tmp_path):
+def test_bad_data_of_a_group_leaves_a_good_agent_with_all_that_was_decided(fault, env_id, at, saved, tmp_path):
     """The bad step stays in flight beside those of other groups, and is made again: no draw, no look-up is lost."""
 
     def make(faults):
-        return InGroups(lambda own: Walk(length=4 + own, faults=faults if own == lane else None), (2, 1, 1))
+        return InGroups(lambda own: Walk(length=4 + own, faults=faults if own == env_id else None), (2, 1, 1))
 
     settings = {"capacity": 12, "k": 2, "eviction": "used", "epsilon": 0.1}
     expected = everything(MFEC(make({}), **settings, seed=0).learn(200), tmp_path / "good")
@@ -609,7 +594,7 @@ def test_after_bad_data_games_that_reset_themselves_begin_anew(mode, fault):
                 raise RuntimeError("out of order")
             return super().step(action)
 
-    recorders = [Recorder(Crashing(faults={11: fault} if lane == 1 else {})) for lane in range(3)]
+    recorders = [Recorder(Crashing(faults={11: fault} if env_id == 1 else {})) for env_id in range(3)]
     vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=mode)
     agent = MFEC(vector, **PLAIN, seed=0)
     with pytest.raises((BadEnvironmentData, RuntimeError)):

@@ -45,13 +45,15 @@ def test_a_command_takes_a_recipe_and_what_is_given_beside_it(tmp_path):
 
 def test_a_run_with_a_recipe_goes_on_with_or_without_the_word(tmp_path, capsys):
     settings(tmp_path, "qbert", "--recipe", "tuned")
-    gamma = str(agent_defaults("qbert", "tuned").gamma)
+    tuned, paper = vars(agent_defaults("qbert", "tuned")), vars(agent_defaults("qbert"))
+    own = [f"--{name}={value}" for name, value in tuned.items() if value != paper[name]]
+    assert own
     more = ["--total-frames", "80", "--capacity", "50", "--no-video", "--resume", "--out", str(tmp_path)]
     assert main(["train", "qbert", "--recipe", "tuned", *more]) == 0
-    assert main(["train", "qbert", "--gamma", gamma, *more]) == 0
+    assert main(["train", "qbert", *own, *more]) == 0
     capsys.readouterr()
     assert main(["train", "qbert", *more]) == 1
-    assert f"was begun with gamma = {gamma}, it cannot go on with 1.0" in capsys.readouterr().err
+    assert "it cannot go on with" in capsys.readouterr().err
 
 
 def test_several_runs_have_the_recipe_of_their_kind(tmp_path):
@@ -67,5 +69,5 @@ def test_several_runs_have_the_recipe_of_their_kind(tmp_path):
 def test_recipes_are_mfecs(tmp_path, capsys, algorithm):
     arguments = ["--algorithm", algorithm, "--recipe", "tuned", "--total-frames", "40", "--out", str(tmp_path / "run")]
     assert main(["train", "qbert", *arguments]) == 1
-    assert f"--recipe is an option of mfec, not of {algorithm}" in capsys.readouterr().err
+    assert f"{algorithm} has no recipe 'tuned': --recipe is an option of mfec" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -12,21 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mfec import __version__
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
+from mfec.checkpoint import CheckpointError
+from mfec.config import EnvConfig
+from mfec.envs import make_env
 from mfec.run_directory import RunDirectory, RunDirectoryError, find_runs
 
-CONFIG = RunConfig("FrozenLake-v1", 5000, 3, AgentConfig(k=5, embedding="identity"), EnvConfig(n_envs=2))
+CONFIG = RunConfig("FrozenLake-v1", 5000, 3, MFECConfig(k=5, embedding="identity"), EnvConfig(n_envs=2))
 EPISODES_HEADER = "frames,episode,return,length_frames\n"
-PROGRESS_HEADER = (
-    "frames,seconds,steps_per_second,return_mean_100,"
-    "exact_match_rate,exact_match_rate_chosen,memory_entries,memory_bytes,lookup_ms,write_ms,recall\n"
-)
+PROGRESS_HEADER = "frames,seconds,steps_per_second,return_mean_100\n"
 
 searches = st.sampled_from(
     [("cpu", index) for index in ("exact", "cells", "cuda", "auto")] + [("cuda", "cuda"), ("cuda", "auto")]
 )
 agents = st.builds(
-    lambda search, **settings: AgentConfig(device=search[0], index=search[1], **settings),
+    lambda search, **settings: MFECConfig(device=search[0], index=search[1], **settings),
     searches,
     k=st.integers(1, 10**6),
     kernel=st.sampled_from(["mean", "inverse"]),
@@ -69,7 +70,7 @@ def test_a_new_run_has_its_settings_and_empty_tables(run):
     values = tomllib.loads(run.config_file.read_text())
     assert values["mfec"] == __version__
     assert (values["env"], values["total_frames"], values["seed"]) == ("FrozenLake-v1", 5000, 3)
-    assert set(values["agent"]) == {field.name for field in fields(AgentConfig)}
+    assert set(values["agent"]) == {field.name for field in fields(MFECConfig)}
     assert set(values["environment"]) == {field.name for field in fields(EnvConfig)}
     assert run.episodes_file.read_text() == EPISODES_HEADER
     assert run.progress_file.read_text() == PROGRESS_HEADER
@@ -156,11 +157,13 @@ def test_a_run_does_not_go_on_with_a_search_that_may_find_others(run, before, af
 
 
 def test_the_checkpoint_of_another_run_is_refused(run):
-    run.check_checkpoint(CONFIG.agent, CONFIG.seed)
-    run.check_checkpoint(searching(GPU).agent, CONFIG.seed)  # saved on another device
-    for agent, seed in ((replace(CONFIG.agent, k=6), CONFIG.seed), (CONFIG.agent, CONFIG.seed + 1)):
-        with pytest.raises(RunDirectoryError, match=r"checkpoint is of another run: its settings are not those of"):
-            run.check_checkpoint(agent, seed)
+    env = make_env(CONFIG.env, CONFIG.environment)
+    config = CONFIG.kind.resolve(CONFIG, env)
+    config.kind.make(env, config).save(run.checkpoint)
+    assert config.kind.load(run.checkpoint, env, config).seed == CONFIG.seed
+    for other in (replace(config, agent=replace(config.agent, k=6)), replace(config, seed=CONFIG.seed + 1)):
+        with pytest.raises(CheckpointError, match=r"checkpoint is of another run: its settings are not those of"):
+            other.kind.load(run.checkpoint, env, other)
 
 
 def test_a_place_that_cannot_be_written_is_an_error_that_names_it(tmp_path):
@@ -177,8 +180,10 @@ def test_a_place_that_cannot_be_written_is_an_error_that_names_it(tmp_path):
 def test_tables_read_back_by_column(run):
     with run.episodes_file.open("a") as file:
         file.write("120,1,2.5,120\n200,2,-1e-07,80\n")
+    columns = [*PROGRESS_HEADER.strip().split(","), "memory_bytes", "recall"]
+    assert run.progress_columns(columns) == columns
     with run.progress_file.open("a") as file:
-        file.write("100,0.5,200.0,,0.25,0.5,10,5000,0.1,0.02,\n")
+        file.write("100,0.5,200.0,,5000,\n")
     assert run.episodes() == {
         "frames": [120.0, 200.0],
         "episode": [1.0, 2.0],
@@ -188,7 +193,7 @@ def test_tables_read_back_by_column(run):
     progress = run.progress()
     assert progress["frames"] == [100.0]
     assert math.isnan(progress["return_mean_100"][0])  # no game has ended yet
-    assert (progress["memory_bytes"], progress["lookup_ms"], progress["write_ms"]) == ([5000.0], [0.1], [0.02])
+    assert progress["memory_bytes"] == [5000.0]
     assert math.isnan(progress["recall"][0])  # the search is exact
 
 
@@ -209,7 +214,7 @@ def test_a_table_that_cannot_be_read_is_named(run, text):
 
 def test_what_was_written_after_the_checkpoint_is_cut(run):
     games = [f"{100 * i},{i},1.0,100\n" for i in range(1, 8)]
-    rows = [f"{100 * i},1.0,2.0,1.0,0.5,0.5,{i},{500 * i},0.1,0.2,0.99\n" for i in range(1, 8)]
+    rows = [f"{100 * i},1.0,2.0,1.0\n" for i in range(1, 8)]
     run.episodes_file.write_text(EPISODES_HEADER + "".join(games) + "800,8,1.")  # the last one torn
     run.progress_file.write_text(PROGRESS_HEADER + "".join(rows) + "8")
     run.cut_tables(games=5, frames=540)
@@ -223,23 +228,12 @@ def test_what_was_written_after_the_checkpoint_is_cut(run):
     assert sorted(file.name for file in run.path.iterdir()) == ["config.toml", "episodes.csv", "progress.csv"]
 
 
-def test_progress_of_an_earlier_version_gets_the_new_columns(run):
-    older = "frames,seconds,steps_per_second,return_mean_100,exact_match_rate,exact_match_rate_chosen,"
-    older += "memory_entries,lookup_ms\n"
-    run.progress_file.write_text(older + "100,0.5,200.0,,0.25,0.5,10,0.1\n200,1.0,200.0,1.5,0.25,0.5,20,0.2\n300,1.")
-    expected = PROGRESS_HEADER + "100,0.5,200.0,,0.25,0.5,10,,0.1,,\n200,1.0,200.0,1.5,0.25,0.5,20,,0.2,,\n"
-    for _ in range(2):  # what was brought over stays as it is
-        run.cut_tables(games=0, frames=250)
-        assert run.progress_file.read_text() == expected
-    progress = run.progress()
-    assert progress["lookup_ms"] == [0.1, 0.2]
-    assert all(math.isnan(number) for name in ("memory_bytes", "write_ms", "recall") for number in progress[name])
-
-
-def test_progress_of_an_earlier_version_without_a_row_gets_the_new_columns(run):
-    run.progress_file.write_text("frames,seconds,memory_entries,lookup_ms\n")
-    run.cut_tables(games=0, frames=250)
-    assert run.progress_file.read_text() == PROGRESS_HEADER
+def test_progress_keeps_the_columns_that_its_rows_have(run):
+    run.progress_columns(["frames", "seconds"])
+    with run.progress_file.open("a") as file:
+        file.write("100,0.5\n")
+    assert run.progress_columns(["frames", "seconds", "recall"]) == ["frames", "seconds"]
+    assert run.progress() == {"frames": [100.0], "seconds": [0.5]}
 
 
 def test_a_table_with_fewer_games_than_the_checkpoint_is_an_error(run):
@@ -250,7 +244,7 @@ def test_a_table_with_fewer_games_than_the_checkpoint_is_an_error(run):
 
 @pytest.mark.parametrize(("name", "text"), [
     ("episodes.csv", None), ("episodes.csv", ""),
-    ("progress.csv", None), ("progress.csv", ""), ("progress.csv", PROGRESS_HEADER + "many,1,1,1,1,1,1,1,1,1,1\n"),
+    ("progress.csv", None), ("progress.csv", ""), ("progress.csv", PROGRESS_HEADER + "many,1,1,1\n"),
 ])  # fmt: skip
 def test_tables_that_cannot_be_cut_are_named(run, name, text):
     if text is None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mfec.agent import MFEC
-    from mfec.callback import Callback, Game
+    from mfec.callbacks import Callback
     from mfec.checkpoint import CheckpointError
     from mfec.config import AgentConfig
     from mfec.embeddings import VAE, Identity, RandomProjection
     from mfec.envs import make_atari, make_env
+    from mfec.interface import Agent, Game
     from mfec.memory import EpisodicMemory
     from mfec.recipes import agent_defaults
 
@@ -20,11 +21,12 @@ __version__ = "0.1.0"
 # Imported when first used: `mfec --help` must not wait for a compiler.
 _HOMES = {
     "MFEC": "mfec.agent",
+    "Agent": "mfec.interface",
     "AgentConfig": "mfec.config",
-    "Callback": "mfec.callback",
+    "Callback": "mfec.callbacks",
     "CheckpointError": "mfec.checkpoint",
     "EpisodicMemory": "mfec.memory",
-    "Game": "mfec.callback",
+    "Game": "mfec.interface",
     "Identity": "mfec.embeddings",
     "RandomProjection": "mfec.embeddings",
     "VAE": "mfec.embeddings",
@@ -36,6 +38,7 @@ _HOMES = {
 __all__ = [
     "MFEC",
     "VAE",
+    "Agent",
     "AgentConfig",
     "Callback",
     "CheckpointError",

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,10 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from mfec.callback import Callback, Game, Tally, Watcher
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.config import (
+    EMBEDDINGS,
     AgentConfig,
-    AlgorithmName,
     DeviceName,
     EmbeddingName,
     EpisodeEnd,
@@ -34,18 +33,18 @@ from mfec.config import (
 )
 from mfec.device import Channel, device_name
 from mfec.embeddings import (
-    EMBEDDINGS,
     Embedding,
     embedding_kind,
     make_embedding,
     restore_embedding,
 )
 from mfec.envs import make_env
-from mfec.envs.lanes import make_lanes
+from mfec.envs.environments import make_environments
 from mfec.envs.spaces import describe_spaces, fits, in_space, misfit, spaces_from
 from mfec.episode import Episode
 from mfec.explanation import Explanation
 from mfec.games import LARGEST, BadEnvironmentData, Decision, GamesInProgress, Played
+from mfec.interface import Callback, CallbackList, Game, Metrics
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
 
@@ -72,7 +71,7 @@ class MFEC:
     MFEC(embedding=table, k=11, frames=1000, entries=...)
     """
 
-    algorithm: AlgorithmName = "mfec"
+    stochastic = False  # its policy takes the highest value
 
     def __init__(
         self,
@@ -115,7 +114,7 @@ class MFEC:
         self.frames = 0
         self.games = 0
         self.scores: deque[float] = deque(maxlen=100)
-        self.tally = Tally()
+        self._tally = Tally()
         self._in_progress = GamesInProgress()
         self._untold: deque[Game] = deque()  # finished games of which the callback does not know yet
         if env is None:  # `load` fills in what an environment would have told
@@ -135,20 +134,21 @@ class MFEC:
 
     # -- Algorithm 1 --------------------------------------------------------------------------------------------------
 
-    def learn(self, total_frames: int, callback: Callback | Watcher | None = None) -> MFEC:
+    def learn(self, total_frames: int, callback: Callback | Sequence[Callback] | None = None) -> MFEC:
         """Play and remember until the agent has seen `total_frames` frames in all (Algorithm 1)."""
-        callback = callback or Callback()
         if self.frames >= total_frames:
             warnings.warn(f"the agent has already seen {self.frames} of {total_frames} frames", stacklevel=2)
-        self._tell(callback)  # what the callback of an earlier call left untold
-        games = self._in_progress
-        games.start(self.frames)
-        while self.frames < total_frames:
-            # Of several environments one half acts, and the other half's step comes in, which was made meanwhile.
-            played = games.step(self._act, self.frames)
-            if played is not None:
-                self._remember(played, callback)
-            callback.on_step(self)
+        callbacks, games = CallbackList.of(callback), self._in_progress
+        with callbacks.around(self, total_frames, whole_after=(BadEnvironmentData,)):
+            self._tell(callbacks)  # what the callbacks of an earlier call left untold
+            games.start(self.frames)
+            while self.frames < total_frames:
+                # Of several environments one half acts, and the other half's step comes in, which was made meanwhile.
+                played = games.step(self._act, self.frames)
+                if played is not None:
+                    self._remember(played, callbacks)
+                if not callbacks.on_step(self):
+                    break
         return self
 
     def _act(self, observations: NDArray[Any]) -> Decision:
@@ -157,13 +157,13 @@ class MFEC:
         keys = array_keys(observations)
         began = time.perf_counter()
         estimates = self.memory.estimate(states, keys)  # Eq. 2 for every action
-        self.tally.lookup_seconds += time.perf_counter() - began
+        self._tally.lookup_seconds += time.perf_counter() - began
         actions, _ = self.choose(estimates.values, self.config.epsilon, self._exploration, self._ties)
         return Decision(estimates.states, keys, actions, estimates.exact)
 
-    def _remember(self, played: Played, callback: Callback | Watcher) -> None:
+    def _remember(self, played: Played, callbacks: CallbackList) -> None:
         """Add a step to the episodes that it belongs to, and write those that it ended into the memory."""
-        self.tally.count(played.exact, played.actions)
+        self._tally.count(played.exact, played.actions)
         for episode, state, key, action, reward, ended, lives, cut_off in played.outcomes:
             self.frames += self.frame_skip
             episode.append(state, key, action, reward)
@@ -177,8 +177,8 @@ class MFEC:
         try:
             self._in_progress.begin_after(played, self.frames)
         finally:  # a new game that begins with bad data does not undo the step
-            callback.on_steps(self, played.steps)
-            self._tell(callback)
+            callbacks.on_steps(self, played.steps)
+            self._tell(callbacks)
 
     def _update(self, episode: Episode, cut_off: NDArray[Any] | None) -> None:
         """Write an episode into the memory, last step first (Eq. 1).
@@ -190,7 +190,7 @@ class MFEC:
         if after is not None:
             states, keys, actions, returns = episode.backwards(self.config.gamma, after)
             self.memory.write(states, actions, returns, keys, episode.origins(self.frame_skip))
-        self.tally.write_seconds += time.perf_counter() - began
+        self._tally.write_seconds += time.perf_counter() - began
         episode.forget_steps()
 
     def _value_after(self, episode: Episode, cut_off: NDArray[Any]) -> float | None:
@@ -278,7 +278,7 @@ class MFEC:
             "frames": self.frames,
             "games": self.games,
             "scores": list(self.scores),
-            "tally": asdict(self.tally),
+            "tally": asdict(self._tally),
             "untold": [asdict(game) for game in self._untold],
             "embedding": embedding_kind(self.embedding),
             "memory": self.memory.settings(),
@@ -327,7 +327,7 @@ class MFEC:
             agent.frames, agent.games = state["frames"], state["games"]
             agent.scores.extend(state["scores"])
             agent._untold.extend(Game(**game) for game in state["untold"])
-            agent.tally = Tally(**state["tally"])
+            agent._tally = Tally(**state["tally"])
             agent._exploration.bit_generator.state = state["exploration"]
             agent._ties.bit_generator.state = state["ties"]
             agent._playing.bit_generator.state = state["playing"]
@@ -377,13 +377,37 @@ class MFEC:
     @property
     def frame_skip(self) -> int:
         """Frames in a step."""
-        lanes = self._in_progress.lanes
-        return 1 if lanes is None else lanes.frame_skip
+        envs = self._in_progress.envs
+        return 1 if envs is None else envs.frame_skip
 
     @property
     def env_seed(self) -> np.random.SeedSequence:
         """What the seeds of all games are made of."""
         return self._env_seed
+
+    @property
+    def evaluation_epsilon(self) -> float:
+        """Its own epsilon."""
+        return self.config.epsilon
+
+    def metrics(self) -> Metrics:
+        """Shares of exact matches, milliseconds of look-ups and writes in a step, and what the memory holds."""
+        tally, memory = self._tally, self.memory
+        recall = memory.measured_recall
+        return {
+            "exact_match_rate": round(tally.exact / tally.lookups, 6) if tally.lookups else None,
+            "exact_match_rate_chosen": round(tally.exact_chosen / tally.steps, 6) if tally.steps else None,
+            "memory_entries": len(memory),
+            "memory_bytes": memory.nbytes,
+            "memory_fill": round(float(max(memory.sizes) / memory.capacity), 6),
+            "lookup_ms": round(1000.0 * tally.lookup_seconds / tally.steps, 4) if tally.steps else None,
+            "write_ms": round(1000.0 * tally.write_seconds / tally.steps, 4) if tally.steps else None,
+            "recall": None if recall is None else round(recall, 4),
+        }
+
+    def begin_row(self) -> None:
+        """Count anew."""
+        self._tally = Tally()
 
     def states(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """The states, float32 (n, dim), of observations (n, ...)."""
@@ -406,15 +430,15 @@ class MFEC:
         return self.observation_space.dtype == np.uint8 and self.memory.embed_with(self.embedding)
 
     def _set_env(self, env: AnyEnv) -> None:
-        lanes = make_lanes(env, self._env_seed)
+        envs = make_environments(env, self._env_seed)
         if hasattr(self, "observation_space"):
             ours = describe_spaces(self.observation_space, self.action_space)
-            theirs = describe_spaces(lanes.observation_space, lanes.action_space)
+            theirs = describe_spaces(envs.observation_space, envs.action_space)
             if ours != theirs:
                 raise ValueError(f"the agent was trained on {ours}, this environment has {theirs}")
-        self.observation_space, self.action_space = lanes.observation_space, lanes.action_space
-        self._in_progress.lanes = lanes
-        self._truncated = self.config.resolved_truncated(lanes.facts.published)
+        self.observation_space, self.action_space = envs.observation_space, envs.action_space
+        self._in_progress.envs = envs
+        self._truncated = self.config.resolved_truncated(envs.facts.published)
 
     def _batch(self, observations: NDArray[Any] | int) -> NDArray[Any]:
         """Observations (n, ...) as learning sees them; an error where they are none of the environment's."""
@@ -430,6 +454,25 @@ class MFEC:
         self.scores.append(episode.score)
         self._untold.append(Game(self.frames, self.games, episode.score, episode.steps * self.frame_skip))
 
-    def _tell(self, callback: Callback | Watcher) -> None:
+    def _tell(self, callbacks: CallbackList) -> None:
         while self._untold:
-            callback.on_game(self, self._untold.popleft())
+            callbacks.on_game(self, self._untold.popleft())
+
+
+@dataclass
+class Tally:
+    """Counts since the last row of progress."""
+
+    steps: int = 0
+    lookups: int = 0
+    exact: int = 0
+    exact_chosen: int = 0
+    lookup_seconds: float = 0.0
+    write_seconds: float = 0.0
+
+    def count(self, exact: NDArray[np.bool_], actions: NDArray[np.int64]) -> None:
+        """Look-ups of all actions in some environments, bool (m, n_actions), and the actions taken there, (m,)."""
+        self.steps += len(actions)
+        self.lookups += exact.size
+        self.exact += int(np.count_nonzero(exact))
+        self.exact_chosen += int(np.count_nonzero(exact[np.arange(len(actions)), actions]))

@@ -1,4 +1,4 @@
-"""One name for one environment, however it was spelled: runs of it are kept, compared and averaged under that name."""
+"""One name for each environment, however it is spelled: its runs are stored and compared under that name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LEVEL_IDS = {
 }
 """Short names of the Labyrinth's levels by Gymnasium's ids."""
 
-# Written down, as names are read where ale-py is not, for example in a figure of old runs. A game that is not here has
-# no other spelling than ale-py's own.
+# A list of our own, since names are also read without ale-py, for example in a figure of old runs. A game that is not
+# here has only ale-py's spelling.
 GAMES = """
     adventure air_raid alien amidar assault asterix asteroids atlantis atlantis2 backgammon bank_heist basic_math
     battle_zone beam_rider berzerk blackjack bowling boxing breakout carnival casino centipede chopper_command
@@ -33,9 +33,9 @@ _SPELLINGS = {game.replace("_", ""): game for game in GAMES}
 
 
 def canonical_name(name: str) -> str:
-    """The name of an environment under which its runs are kept; one that has no other spelling stays as it is.
+    """The name under which the runs of an environment are stored; a name without other spellings is unchanged.
 
-    `ALE/MsPacman-v5` is no spelling of `ms_pacman`: Gymnasium's game has sticky actions and shows other pictures.
+    `ALE/MsPacman-v5` is not a spelling of `ms_pacman`: Gymnasium's game has sticky actions and shows other pictures.
 
     >>> canonical_name("mspacman"), canonical_name("mfec/Labyrinth-Forage-v0"), canonical_name("ALE/MsPacman-v5")
     ('ms_pacman', 'labyrinth_forage', 'ALE/MsPacman-v5')
@@ -49,7 +49,7 @@ def canonical_name(name: str) -> str:
 
 
 def env_kind(name: str) -> EnvKind:
-    """Which of the paper's two kinds of environments it is, or neither.
+    """Which of the paper's two families the environment belongs to, if to any.
 
     >>> env_kind("mspacman"), env_kind("ALE/Pong-v5"), env_kind("labyrinth_forage"), env_kind("CartPole-v1")
     ('atari', 'atari', 'labyrinth', 'other')

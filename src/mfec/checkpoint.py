@@ -1,8 +1,8 @@
 """Checkpoints: a directory of safetensors files and one JSON manifest with their checksums. Loading runs nothing.
 
 The data files of a new checkpoint get new names; then one atomic rename of the manifest makes them the checkpoint,
-and the old files go. Killed at any moment, the directory holds the old checkpoint or the new one, whole. Who reads
-while it is replaced gets one of the two.
+and the old files go. Killed at any moment, the directory holds the old checkpoint or the new one, whole. A reader
+gets one of the two, even while it is replaced.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 from mfec.errors import MfecError
 from mfec.files import sync, whole_file, write_whole
 
+CHECKPOINT = "checkpoint"  # the folder of a run's in its directory
 MANIFEST = "manifest.json"
 FORMAT = "mfec checkpoint"
 VERSION = 1
@@ -75,8 +76,8 @@ def read_checkpoint(
 ) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
     """State and tensors of the checkpoint in directory `path`, every byte checked.
 
-    only: the tensors to read, by their file's name; by default all of them. If it is replaced meanwhile, and the files
-    of the old one go, the new one is read.
+    only: the tensors to read, by their file's name; by default all of them. If the checkpoint is replaced meanwhile,
+    the new one is read.
     """
     directory = Path(path)
     while True:
@@ -101,7 +102,7 @@ def _read_manifest(directory: Path) -> bytes:
 def _read(
     directory: Path, text: bytes, kind: str, only: Collection[str] | None
 ) -> tuple[dict[str, Any], dict[str, dict[str, NDArray[Any]]]]:
-    """The same, by this text of the manifest."""
+    """State and tensors of the checkpoint whose manifest has this text."""
     manifest = directory / MANIFEST
     try:
         body = json.loads(text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, A2CConfig, EvaluationConfig, RunConfig, VAEConfig
-from mfec.recipes import agent_defaults, dqn_defaults, environment_defaults
+from mfec.algorithms import RunConfig
+from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, EvaluationConfig
 
 Options = dict[str, str | None]  # a switch has no value
 
@@ -28,21 +27,11 @@ def as_arguments(options: Options) -> list[str]:
 
 def options_of(config: RunConfig) -> Options:
     """The options of `mfec train` that say what differs from the defaults, but for the seed."""
-    algorithm = config.algorithm
-    options: Options = {"algorithm": algorithm} if algorithm != "mfec" else {}
+    options: Options = {"algorithm": config.algorithm} if config.algorithm != RunConfig.algorithm else {}
     options["total-frames"] = str(config.total_frames)
-    if config.trains_vae:
-        options |= _differing(config.vae, VAEConfig(), "vae-", only=("frames", "steps"))
-    if algorithm == "mfec":
-        options |= _differing(config.agent, agent_defaults(config.env))
-    else:
-        options |= _differing(config.agent, replace(config.agent, device="cpu"))
-        if algorithm == "a2c":
-            options |= _differing(config.a2c, A2CConfig(), "a2c.")
-        else:
-            options |= _differing(config.dqn, dqn_defaults(algorithm), "dqn.")
-    options |= _differing(config.environment, environment_defaults(algorithm))
-    return options | _differing(config.evaluation, EvaluationConfig())
+    options |= differing(config.agent, config.kind.defaults(config.env))
+    options |= differing(config.environment, config.kind.environment)
+    return options | differing(config.evaluation, EvaluationConfig())
 
 
 def options_of_training(
@@ -61,13 +50,14 @@ def options_of_training(
     return options
 
 
-def _differing(settings: Any, defaults: Any, prefix: str = "", only: tuple[str, ...] = ()) -> Options:
+def differing(settings: Any, defaults: Any) -> Options:
+    """The options that say what differs from these defaults."""
     options: Options = {}
     for name, value in vars(settings).items():
-        if value != getattr(defaults, name) and (not only or name in only):
+        if value != getattr(defaults, name):
             flag = name.replace("_", "-")
-            if isinstance(value, bool):  # tyro puts `no-` before the last part of the name
-                options[f"{prefix}{flag}" if value else f"{prefix}no-{flag}"] = None
+            if isinstance(value, bool):
+                options[flag if value else f"no-{flag}"] = None
             else:
-                options[f"{prefix}{flag}"] = str(value)
+                options[flag] = str(value)
     return options

@@ -1,4 +1,4 @@
-"""Loops compiled for this machine by numba, once: kept on disk as long as no source that they are made of changes."""
+"""Loops compiled by numba for this machine, and kept on disk until a source that they are made of changes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ IMPORTS = re.compile(r"^(?:from|import) +(mfec[\w.]*)(?: +import +(\([^)]*\)|.*)
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit` with a cache on disk that knows of all sources of a function.
+    """`numba.njit` with a cache on disk that depends on all sources of a function.
 
-    Numba itself compiles anew when the function's own file has changed. But what it calls is compiled into it, and the
-    constants of other modules too: after an edit of those it would go on with yesterday's code.
+    Numba itself compiles anew only if the function's own file has changed. But functions and constants of other modules
+    are compiled into it: after an edit of those, numba would run the old code.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         compiled = numba.njit(cache=True, **options)(function)
-        # Numba's index of a function is void when its stamp is another one, and is written over: nothing piles up. The
-        # stamp is no public name of numba's. Without it (NUMBA_DISABLE_JIT; a numba to come) its own rule holds.
+        # Numba discards and overwrites the index of a function whose stamp has changed, so nothing piles up. The stamp
+        # is not public. If it is missing (NUMBA_DISABLE_JIT; a later numba), numba's own rule holds.
         with suppress(AttributeError):
             kept = compiled._cache._cache_file
             kept._source_stamp = kept._source_stamp, digest_of_sources(function.__module__)
@@ -39,7 +39,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def digest_of_sources(module: str) -> bytes:
-    """Of a module that is being imported, and of all modules of this package that it imports, directly or not."""
+    """The digest of a module that is being imported and of all modules of this package that it imports."""
     found: dict[str, bytes] = {}
     waiting = [module]
     while waiting:
@@ -52,9 +52,9 @@ def digest_of_sources(module: str) -> bytes:
 
 @cache
 def _read(module: str) -> tuple[bytes, list[str]]:
-    """The digest of a module's source, and what it may import of this package: modules, or names in them."""
+    """The digest of a module's source, and what it imports from this package: modules, or names in them."""
     loader: Any = sys.modules[module].__loader__
-    source = loader.get_source(module) or ""  # None where sources do not come along
+    source = loader.get_source(module) or ""  # None if the source is not installed
     imported = []
     for name, parts in IMPORTS.findall(source):
         imported += [name, *(f"{name}.{part}" for part in re.findall(r"\w+", parts))]
@@ -62,7 +62,7 @@ def _read(module: str) -> tuple[bytes, list[str]]:
 
 
 class _Announcement(event.Listener):
-    """Numba tells of every compilation that its cache on disk could not spare."""
+    """Says once that numba compiles, if the cache on disk does not have the function."""
 
     def __init__(self) -> None:
         self._said = False
@@ -79,5 +79,5 @@ class _Announcement(event.Listener):
 
 @cache
 def announce_compiling() -> None:
-    """From now on, say so when something is compiled for the first time."""
+    """Say so when something is compiled, from now on."""
     event.register("numba:compile", _Announcement())  # type: ignore[no-untyped-call]

@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
-
-from mfec.canonical_names import canonical_name
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 # What `truncated="auto"` is beyond Atari and the Labyrinth. Greedy play after 100,000 steps, mean of three seeds: in
 # Taxi -57 with it, -985 with "write", -224 with "skip"; in Acrobot -214, -358, -404; in CartPole no clear difference.
 TRUNCATED_ELSEWHERE: Literal["write", "bootstrap", "skip"] = "bootstrap"
+OWN_VAE = "vae"  # in a run directory: the VAE that the run has trained
 FRAMES_LIMIT_GB = 1.0  # of frames that a run keeps, if it keeps any
 
-EmbeddingName = Literal["auto", "random_projection", "vae", "identity", "table"]
-IndexName = Literal["exact", "cells", "cuda", "none", "auto"]
+EMBEDDINGS = {
+    "random_projection": "mfec.embeddings.random_projection:RandomProjection",
+    "vae": "mfec.embeddings.vae:VAE",
+    "identity": "mfec.embeddings.identity:Identity",
+    "table": "mfec.embeddings.identity:Table",
+}
+"""What `embedding` can name beside `auto`, and where it is. A line here adds one."""
+INDEXES = {
+    "exact": "mfec.memory.neighbours.exact:ExactIndex",
+    "cells": "mfec.memory.neighbours.cells:CellIndex",
+    "cuda": "mfec.memory.neighbours.cuda:CudaIndex",
+    "none": "mfec.memory.neighbours.none:NoIndex",
+    "auto": "mfec.memory.neighbours.auto:AutoIndex",
+}
+"""What `index` can name, and where it is. A line here adds one."""
+
+if TYPE_CHECKING:
+    EmbeddingName = str
+    IndexName = str
+else:
+    EmbeddingName = Literal[("auto", *EMBEDDINGS)]
+    IndexName = Literal[tuple(INDEXES)]
 DeviceName = Literal["cpu", "cuda"]
 Kernel = Literal["mean", "inverse"]
 Eviction = Literal["updated", "used"]
@@ -25,21 +44,23 @@ FewNeighbours = Literal["infinity", "mean", "zero"]
 Ties = Literal["random", "first"]
 EpisodeEnd = Literal["game", "life"]
 Truncated = Literal["auto", "write", "bootstrap", "skip"]
-AlgorithmName = Literal["mfec", "dqn", "prioritised_dqn", "a2c"]
-Optimizer = Literal["rmsprop", "adam"]
 Starts = Literal["sampled", "all", "unseen"]
-
-ALGORITHMS: dict[AlgorithmName, str] = {
-    "mfec": "MFEC",
-    "dqn": "DQN",
-    "prioritised_dqn": "prioritised DQN",
-    "a2c": "A2C (synchronous A3C)",
-}
-"""What figures and tables call them."""
 
 
 @dataclass(frozen=True)
-class AgentConfig:
+class Settings:
+    """What every algorithm can be told. Its own settings are a subclass: frozen, typed, each with a default and, below
+    it, a sentence that `mfec train --help` shows. Numbers and words of another kind than their type are refused."""
+
+    device: DeviceName = "cpu"
+    """Where the agent computes: cpu, or cuda for an NVIDIA GPU (needs the extra torch)."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+
+@dataclass(frozen=True)
+class AgentConfig(Settings):
     """Settings of the episodic controller. Numbers are the paper's for Atari (section 4.1).
 
     `mfec.recipes` has those for the Labyrinth, and tuned ones. Where the paper is silent or says two things,
@@ -71,8 +92,6 @@ class AgentConfig:
     """How neighbours are searched: exact, cells (approximate, for large memories), cuda
     (exact, with torch, on --device), none (exact matches alone), or auto: cuda on --device cuda; else exact while that
     is the faster one on this machine, then cells."""
-    device: DeviceName = "cpu"
-    """Where states are kept, projected and searched: cpu, or cuda for an NVIDIA GPU (needs the extra torch)."""
     recall: float = 0.9925
     """Share of the true neighbours that an approximate search is set to find. With 0.985, one action in 30 was not the
     one that exact search takes on Ms. Pac-Man; with this, one in 100."""
@@ -93,7 +112,7 @@ class AgentConfig:
     Labyrinth, and bootstrap elsewhere."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        super().__post_init__()
         if self.k < 1 or self.capacity < 1 or self.dim < 1:
             raise ValueError("k, capacity and dim must be at least 1")
         if self.vae and self.embedding not in ("auto", "vae"):
@@ -126,16 +145,16 @@ class EnvConfig:
     """Settings of the environments."""
 
     n_envs: int = 1
-    """Environments that step together and share one memory; 1 is the paper's algorithm. With a2c, 16 unless given."""
+    """Environments that step together and share one memory; 1 is the paper's algorithm."""
     frame_stack: int = 1
-    """Frames in an observation: of Atari games, and of all pictures for dqn, prioritised_dqn and a2c, which see 4."""
+    """Frames in an observation: of Atari games, and of all pictures where a network learns."""
     sticky_actions: float = 0.0
     """Atari: chance, in each frame, that the last action is repeated."""
     max_frames: int = 108_000
     """Atari: frames after which a game is cut off (half an hour of play)."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
         if self.n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {self.n_envs}")
         if self.frame_stack < 1:
@@ -159,7 +178,7 @@ class EvaluationConfig:
     """Chance of a random action in an evaluation; with 0, equal values go to the first action."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
         if self.evaluate_every < 0:
             raise ValueError(f"evaluate_every must not be negative, and {self.evaluate_every} is")
         if self.evaluate_games < 1:
@@ -188,7 +207,7 @@ class VAEConfig:
     """Units of the fully connected layers."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
         for name in ("frames", "steps", "minibatch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -196,86 +215,7 @@ class VAEConfig:
             raise ValueError(f"step_size must lie between 0 and 1, not {self.step_size}")
 
 
-@dataclass(frozen=True)
-class DQNConfig:
-    """Settings of DQN and prioritised DQN. Defaults are those of Mnih et al. (2015), extended data table 1; steps are
-    agent steps, of four frames on Atari."""
-
-    learning_rate: float = 0.00025
-    """Step size; a quarter of it with prioritised replay, unless given (Schaul et al., 2016)."""
-    optimizer: Optimizer = "rmsprop"
-    """Centred RMSProp as published, or Adam."""
-    gamma: float = 0.99
-    """Discount rate."""
-    batch_size: int = 32
-    """Transitions in a gradient step."""
-    replay_capacity: int = 1_000_000
-    """Transitions that replay keeps."""
-    replay_start: int | None = None
-    """Steps at random before learning begins; None stands for 50,000, and for less in a run that would end before
-    (which says so)."""
-    train_every: int = 4
-    """Steps between two times of learning."""
-    gradient_steps: int = 1
-    """Gradient steps each time."""
-    target_every: int | None = None
-    """Steps between two updates of the target network; None stands for 10,000, shrunk with --dqn.replay-start."""
-    epsilon: float = 0.1
-    """Chance of a random action in the end."""
-    epsilon_steps: int | None = None
-    """Steps over which that chance falls from 1; None stands for 1,000,000, shrunk with --dqn.replay-start."""
-    evaluation_epsilon: float = 0.05
-    """Chance of a random action in `mfec evaluate`."""
-    alpha: float = 0.6
-    """Prioritised replay: a transition is drawn in proportion to its priority to this power; 0 is uniform."""
-    beta: float = 0.4
-    """Prioritised replay: power of the importance weights at the start; it rises to 1 by the end."""
-    clip_rewards: bool = True
-    """Learn from the sign of rewards; scores are raw either way."""
-    episode: EpisodeEnd = "life"
-    """What ends an episode for learning; scores are of whole games either way."""
-
-    def __post_init__(self) -> None:
-        _check_types(self)
-        _check_learning(self.learning_rate, self.gamma)
-        counts = ["batch_size", "replay_capacity", "train_every", "gradient_steps", "target_every", "epsilon_steps"]
-        _check_counts(self, *counts)
-        if self.replay_start is not None and self.replay_start < 0:
-            raise ValueError(f"replay_start must not be negative, and {self.replay_start} is")
-        for name in ("epsilon", "evaluation_epsilon", "alpha", "beta"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
-
-
-@dataclass(frozen=True)
-class A2CConfig:
-    """Settings of A2C. Defaults are Stable-Baselines3's, with the weight of the entropy in Mnih et al. (2016)."""
-
-    learning_rate: float = 0.0007
-    """Step size of RMSProp."""
-    gamma: float = 0.99
-    """Discount rate."""
-    rollout_steps: int = 5
-    """Steps of every environment between two gradient steps."""
-    entropy: float = 0.01
-    """Weight of the policy's entropy."""
-    value_weight: float = 0.25
-    """Weight of the value function's error."""
-    clip_rewards: bool = True
-    """Learn from the sign of rewards; scores are raw either way."""
-    episode: EpisodeEnd = "life"
-    """What ends an episode for learning; scores are of whole games either way."""
-
-    def __post_init__(self) -> None:
-        _check_types(self)
-        _check_learning(self.learning_rate, self.gamma)
-        _check_counts(self, "rollout_steps")
-        for name in ("entropy", "value_weight"):
-            if getattr(self, name) < 0.0:
-                raise ValueError(f"{name} must not be negative, and {getattr(self, name)} is")
-
-
-def _check_types(config: Any) -> None:
+def check_types(config: Any) -> None:
     """Refuse words that a setting does not have, and numbers of another kind; numpy's become Python's, as JSON takes.
 
     A wrong word would else mean something: `episode="lives"` would be taken for the game.
@@ -297,82 +237,6 @@ def _check_types(config: Any) -> None:
 @cache
 def _hints(config: type[object]) -> dict[str, Any]:
     return get_type_hints(config)
-
-
-def _check_learning(learning_rate: float, gamma: float) -> None:
-    if not 0.0 < learning_rate < 1.0:
-        raise ValueError(f"learning_rate must lie between 0 and 1, not {learning_rate}")
-    if not 0.0 <= gamma <= 1.0:
-        raise ValueError(f"gamma must lie between 0 and 1, not {gamma}")
-
-
-def _check_counts(config: object, *names: str) -> None:
-    for name in names:
-        number = getattr(config, name)
-        if number is not None and number < 1:
-            raise ValueError(f"{name} must be at least 1, not {number}")
-
-
-SCHEDULE = {"replay_start": 50_000, "target_every": 10_000, "epsilon_steps": 1_000_000}
-"""Of DQN, in agent steps, as published."""
-PUBLISHED_STEPS = 2_500_000  # in the paper's runs on games: 10 million frames
-
-
-def scheduled(dqn: DQNConfig, steps: float) -> DQNConfig:
-    """The settings of DQN in a run of so many agent steps, with numbers for what of its schedule was not given.
-
-    They are the published ones. Only where replay would begin after the end of the run, which would play at random and
-    learn nothing, they are shrunk as the run is, relative to the paper's 10 million frames.
-
-    >>> short = scheduled(DQNConfig(target_every=7), steps=12_000)
-    >>> short.replay_start, short.target_every, short.epsilon_steps
-    (240, 7, 4800)
-    """
-    shrink = dqn.replay_start is None and steps < SCHEDULE["replay_start"] + 1
-    unsaid: dict[str, Any] = {
-        name: max(int(name != "replay_start"), int(number * steps / PUBLISHED_STEPS)) if shrink else number
-        for name, number in SCHEDULE.items()
-        if getattr(dqn, name) is None
-    }
-    return replace(dqn, **unsaid)
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """Everything that makes a run; the run directory keeps it in `config.toml`.
-
-    `agent` is for MFEC, `dqn` for both kinds of DQN, `a2c` for A2C; all of them run on `agent.device`. `env` is kept as
-    `canonical_name` has it.
-    """
-
-    env: str
-    total_frames: int
-    seed: int = 0
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    environment: EnvConfig = field(default_factory=EnvConfig)
-    vae: VAEConfig = field(default_factory=VAEConfig)
-    algorithm: AlgorithmName = "mfec"
-    dqn: DQNConfig = field(default_factory=DQNConfig)
-    a2c: A2CConfig = field(default_factory=A2CConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-
-    def __post_init__(self) -> None:
-        _check_types(self)
-        object.__setattr__(self, "env", canonical_name(self.env))
-        if self.total_frames < 1:
-            raise ValueError(f"total_frames must be at least 1, not {self.total_frames}")
-        if self.trains_vae and self.total_frames <= self.vae.frames:
-            raise ValueError(
-                f"the first {self.vae.frames:,} frames train the VAE, so total_frames must be more than that, not "
-                f"{self.total_frames:,}; or name an encoder (--vae)"
-            )
-        if self.seed < 0:
-            raise ValueError(f"a seed must not be negative, and {self.seed} is")
-
-    @property
-    def trains_vae(self) -> bool:
-        """Whether the run begins with a random policy, on whose frames it trains a VAE of its own."""
-        return self.algorithm == "mfec" and self.agent.embedding == "vae" and not self.agent.vae
 
 
 def check_frames_limit(gigabytes: float) -> None:

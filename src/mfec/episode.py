@@ -61,7 +61,7 @@ class Episode:
 
 
 def episode_tensors(episodes: list[Episode], dim: int) -> dict[str, NDArray[Any]]:
-    """The steps of all lanes' episodes, one after the other."""
+    """The steps of all environments' episodes, one after the other."""
     steps = sum(len(episode.actions) for episode in episodes)
     return {
         "states": np.array([state for e in episodes for state in e.states], np.float32).reshape(steps, dim),
@@ -72,11 +72,11 @@ def episode_tensors(episodes: list[Episode], dim: int) -> dict[str, NDArray[Any]
 
 
 def restore_episodes(saved: dict[str, Any] | None, tensors: dict[str, NDArray[Any]]) -> list[Episode]:
-    """The episodes of which summaries (`saved["lanes"]`) and tensors were kept."""
+    """The episodes of which summaries (`saved["episodes"]`) and tensors were kept."""
     episodes, start = [], 0
-    for lane in saved["lanes"] if saved else []:
-        part = slice(start, start + lane["length"])
-        start += lane["length"]
+    for summary in saved["episodes"] if saved else []:
+        part = slice(start, start + summary["length"])
+        start += summary["length"]
         rewards = tensors["rewards"][part].tolist()
         episodes.append(
             Episode(
@@ -85,10 +85,10 @@ def restore_episodes(saved: dict[str, Any] | None, tensors: dict[str, NDArray[An
                 actions=tensors["actions"][part].tolist(),
                 rewards=rewards,
                 magnitude=sum(map(abs, rewards)),
-                score=lane["score"],
-                steps=lane["steps"],
-                lives=lane["lives"],
-                number=lane.get("number", -1),  # checkpoints of 0.1 have none
+                score=summary["score"],
+                steps=summary["steps"],
+                lives=summary["lives"],
+                number=summary["number"],
             )
         )
     return episodes

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: all that is kept for later is written by way of a draft beside it."""
+"""Files that appear whole or not at all: each is written as a draft beside its place, and then renamed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class WriteError(MfecError, OSError):
 
 @contextlib.contextmanager
 def whole_file(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
-    """A draft to write, with the ending of `path`; it becomes the file when the block ends, and goes on any error.
+    """A draft to write, with the ending of `path`. It becomes the file when the block ends; an error removes it.
 
-    Folders that are missing are made. What a killed process has left as a draft, the next file written there removes.
-    durable: wait until it is on the disk, so that a power failure leaves the old file or the new one, too.
+    Missing folders are made. A draft that a killed process left is removed by the next file written there.
+    durable: wait until the file is on the disk, so that even a power failure leaves the old one or the new one.
 
     >>> with whole_file("report.html") as draft:  # doctest: +SKIP
     ...     draft.write_text("<!doctype html>")
@@ -49,13 +49,13 @@ def whole_file(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 def write_whole(path: str | Path, content: str | bytes, *, durable: bool = False) -> None:
-    """Write a file whole or not at all; text as UTF-8, and its lines end as they are given."""
+    """Write a file whole or not at all; text as UTF-8, with its line ends unchanged."""
     with whole_file(path, durable=durable) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def check_writable(path: str | Path) -> None:
-    """Refuse a file that cannot be written, before long work is done for it; nothing is left there."""
+    """Raise if a file cannot be written, before long work is done for it; nothing is left on the disk."""
     target = Path(os.path.realpath(path))
     with _said_of(path):
         if target.exists() and not target.is_file():
@@ -70,7 +70,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Bring a file, or the names in a directory, to the disk."""
+    """Flush a file, or the names in a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -80,7 +80,7 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def _said_of(path: str | Path) -> Iterator[None]:
-    """Errors name the file that was to be written, and not its draft."""
+    """Turn errors into ones that name the file to write, not its draft."""
     try:
         yield
     except WriteError:
@@ -94,13 +94,13 @@ def _said_of(path: str | Path) -> Iterator[None]:
 def _new_draft(target: Path) -> Path:
     """An empty file beside the target, with the mode that a new file has here."""
     draft = target.with_name(f"{_drafts_here()}{os.getpid()}-{next(_numbers)}-{target.name[-50:]}")
-    draft.unlink(missing_ok=True)  # of a process that had this number before
+    draft.unlink(missing_ok=True)  # left by an earlier process of the same number
     draft.open("xb").close()
     return draft
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Remove drafts of processes of this machine that have ended; of others nobody here knows whether they have."""
+    """Remove drafts of ended processes of this machine; whether those of other machines ended is unknown here."""
     for file in directory.glob(f"{_drafts_here()}*"):
         process = file.name.removeprefix(_drafts_here()).partition("-")[0]
         if process.isdecimal() and not is_running(int(process)):
@@ -118,6 +118,6 @@ def is_running(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is somebody else's
+    except OSError:  # it belongs to another user
         return True
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from mfec.canonical_names import EnvKind, env_kind
-from mfec.config import AgentConfig, AlgorithmName, DQNConfig, EnvConfig
+from mfec.config import AgentConfig
 
 RecipeName = Literal["paper", "tuned"]
 
@@ -15,7 +15,7 @@ AGENT: dict[RecipeName, dict[EnvKind, dict[str, Any]]] = {
     # What scored highest of what was tried on the paper's five games; docs/results.md has the evidence. Elsewhere
     # nothing beat the paper's settings.
     "tuned": {
-        "atari": {"gamma": 0.99},
+        "atari": {"k": 50, "kernel": "inverse", "gamma": 0.99, "episode": "game"},
         "labyrinth": {"k": 50, "gamma": 0.99, "capacity": 100_000},
         "other": {},
     },
@@ -32,15 +32,3 @@ def agent_defaults(env: str, recipe: RecipeName = "paper") -> AgentConfig:
     (1.0, 0.99)
     """
     return AgentConfig(**AGENT[recipe][env_kind(env)])
-
-
-def environment_defaults(algorithm: AlgorithmName) -> EnvConfig:
-    """How that algorithm plays as published: MFEC sees one frame, the networks four, and A2C learns from 16 games."""
-    if algorithm == "mfec":
-        return EnvConfig()
-    return EnvConfig(n_envs=16 if algorithm == "a2c" else 1, frame_stack=4)
-
-
-def dqn_defaults(algorithm: AlgorithmName) -> DQNConfig:
-    """The published settings of DQN with uniform or with prioritised replay."""
-    return DQNConfig(learning_rate=DQNConfig.learning_rate / 4) if algorithm == "prioritised_dqn" else DQNConfig()

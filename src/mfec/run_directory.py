@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mfec import __version__
-from mfec.checkpoint import MANIFEST
-from mfec.config import A2CConfig, AgentConfig, DQNConfig, EnvConfig, EvaluationConfig, RunConfig, VAEConfig
+from mfec.algorithms import RunConfig, algorithm
+from mfec.checkpoint import CHECKPOINT, MANIFEST
+from mfec.config import OWN_VAE, EnvConfig, EvaluationConfig
 from mfec.errors import MfecError
 from mfec.files import write_whole
 from mfec.toml import flat, to_toml
 
 EPISODES = ("frames", "episode", "return", "length_frames")
 EVALUATIONS = ("frames", "games", "mean", "standard_error", "lowest", "highest", "mean_length_frames")
-PROGRESS = (
-    "frames",
-    "seconds",
-    "steps_per_second",
-    "return_mean_100",
-    "exact_match_rate",
-    "exact_match_rate_chosen",
-    "memory_entries",
-    "memory_bytes",
-    "lookup_ms",
-    "write_ms",
-    "recall",
-)
+PROGRESS = ("frames", "seconds", "steps_per_second", "return_mean_100")
+"""Of every run; the columns of what its agent logs come after them."""
 
 
 class RunDirectoryError(MfecError):
@@ -45,11 +35,11 @@ class RunDirectory:
         self.episodes_file = self.path / "episodes.csv"
         self.progress_file = self.path / "progress.csv"
         self.evaluations_file = self.path / "evaluations.csv"  # of a run that is evaluated while it trains
-        self.checkpoint = self.path / "checkpoint"
+        self.checkpoint = self.path / CHECKPOINT
         self.history = self.path / "history"
         self.curve = self.path / "curve.png"
         self.video = self.path / "video.mp4"
-        self.vae = self.path / "vae"  # where the run trains one of its own
+        self.vae = self.path / OWN_VAE  # where the run trains one of its own
 
     @property
     def exists(self) -> bool:
@@ -64,12 +54,25 @@ class RunDirectory:
     def create(self, config: RunConfig) -> None:
         """Begin a run here: its settings and empty tables."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            for file, columns in ((self.episodes_file, EPISODES), (self.progress_file, PROGRESS)):
-                write_whole(file, ",".join(columns) + "\n")
+            self.create_tables(anew=True)
             self.write_config(config, durable=False)  # there is nothing to lose yet
         except OSError as error:
             raise RunDirectoryError(f"cannot begin a run in {self.path}: {error}") from None
+
+    def create_tables(self, *, anew: bool = False) -> None:
+        """Make the tables that are not there yet, or all of them anew."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for file, columns in ((self.episodes_file, EPISODES), (self.progress_file, PROGRESS)):
+            if anew or not file.exists():
+                write_whole(file, ",".join(columns) + "\n")
+
+    def progress_columns(self, columns: list[str]) -> list[str]:
+        """The columns of the table of progress: those that it has, and these while it has no rows."""
+        header, *rows = _read_lines(self.progress_file)
+        if rows:
+            return header.split(",")
+        _write_lines(self.progress_file, [",".join(columns)])
+        return columns
 
     def write_config(self, config: RunConfig, *, durable: bool = True) -> None:
         """Write `config.toml`, whole or not at all: a directory that has one is a run."""
@@ -82,28 +85,17 @@ class RunDirectory:
         try:
             values = tomllib.loads(self.config_file.read_text(encoding="utf-8"))
             values.pop("mfec")
-            tables: dict[str, Any] = {
-                "environment": EnvConfig(**values.pop("environment")),
-                "evaluation": EvaluationConfig(**values.pop("evaluation", {})),
-            }
-            if values.get("algorithm", "mfec") == "mfec":
-                # Before there was a choice, episodes that were cut off were written.
-                tables["agent"] = AgentConfig(**{"truncated": "write", **values.pop("agent")})
-                tables["vae"] = vae_config(values.pop("vae", {}))
-            else:
-                tables["agent"] = AgentConfig(device=values.pop("device"))
-                tables |= {name: kind(**values.pop(name)) for name, kind in _BASELINES.items() if name in values}
-            return RunConfig(**values, **tables)
+            agent = algorithm(values["algorithm"]).settings(**values.pop("agent"))
+            environment = EnvConfig(**values.pop("environment"))
+            evaluation = EvaluationConfig(**values.pop("evaluation", {}))
+            return RunConfig(**values, agent=agent, environment=environment, evaluation=evaluation)
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise RunDirectoryError(f"{self.config_file} cannot be read: {error}") from None
 
     def check_same(self, config: RunConfig) -> None:
         """Refuse to go on with other settings; only what does not change a run may change.
 
-        That is the number of frames, the device, how often it is evaluated, and one exact index for the other: they
-        find the same neighbours. (A run with `auto` that comes from a GPU to a CPU may come to search cells there;
-        `exact` keeps it as it was. And the states of a VAE differ in their last bits on another device: what matched
-        still does, a neighbour may not.)
+        That is the number of frames, the device, how often it is evaluated, and what its algorithm says.
         """
         before = self.read_config()
         if before.algorithm != config.algorithm:  # else it would be refused by one of the settings that they share
@@ -111,21 +103,12 @@ class RunDirectory:
                 f"{self.path} was begun with algorithm = {before.algorithm}, it cannot go on with {config.algorithm}"
             )
         ours, theirs = flat(_settings(before)), flat(_settings(config))
-        indexes = {before.agent.resolved_index(), config.agent.resolved_index()}
-        free = {"total_frames", "device", "evaluate_every", *(("index",) if indexes <= {"exact", "cuda"} else ())}
+        free = {"total_frames", "device", "evaluate_every", *config.kind.may_differ(before, config)}
         for name, value in theirs.items():
-            resolved = name in ("embedding", "truncated") and value == "auto"
-            if name not in free and not resolved and ours.get(name, value) != value:
+            if name not in free and value is not None and ours.get(name, value) != value:
                 raise RunDirectoryError(
                     f"{self.path} was begun with {name} = {ours[name]}, it cannot go on with {value}"
                 )
-
-    def check_checkpoint(self, agent: AgentConfig, seed: int) -> None:
-        """Refuse a checkpoint that another run has written."""
-        ours = self.read_config()
-        agent = replace(agent, device=ours.agent.device, index=ours.agent.index)
-        if (agent, seed) != (ours.agent, ours.seed):
-            raise RunDirectoryError(f"{self.checkpoint} is of another run: its settings are not those of config.toml")
 
     def cut_tables(self, games: int, frames: int) -> None:
         """Drop what was written after the checkpoint; the run will write it again."""
@@ -133,12 +116,10 @@ class RunDirectory:
         if len(rows) < games:
             raise RunDirectoryError(f"{self.episodes_file} has {len(rows)} games, the checkpoint {games}")
         _write_lines(self.episodes_file, [header, *rows[:games]])
-        names, *cells = (line.split(",") for line in _read_lines(self.progress_file))
-        known = [dict(zip(names, row, strict=True)) for row in cells if len(row) == len(names)]
-        kept = [row for row in known if int(row["frames"]) <= frames]
-        # A run that an earlier version began has fewer columns.
-        lines = (",".join(row.get(name, "") for name in PROGRESS) for row in kept)
-        _write_lines(self.progress_file, [",".join(PROGRESS), *lines])
+        header, *rows = _read_lines(self.progress_file)
+        columns = header.split(",")
+        kept = [row for row in rows if row.count(",") + 1 == len(columns) and int(row.partition(",")[0]) <= frames]
+        _write_lines(self.progress_file, [header, *kept])
         if self.evaluations_file.exists():
             header, *rows = _read_lines(self.evaluations_file)
             _write_lines(self.evaluations_file, [header, *(row for row in rows if int(row.split(",")[0]) <= frames)])
@@ -203,23 +184,9 @@ def _write_lines(file: Path, lines: list[str]) -> None:
     write_whole(file, "".join(line + "\n" for line in lines), durable=True)
 
 
-def vae_config(values: dict[str, Any]) -> VAEConfig:
-    """The recipe of a VAE as TOML has it."""
-    recipe: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return VAEConfig(**recipe)
-
-
-_BASELINES: dict[str, Any] = {"dqn": DQNConfig, "a2c": A2CConfig}
-
-
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """All settings that matter to the run: those of its algorithm, and of a VAE only where the run trains one."""
+    """All settings that matter to the run, as TOML has them."""
     settings = asdict(config)
-    if config.algorithm == "mfec":
-        unused = ["algorithm", "dqn", "a2c", *([] if config.trains_vae else ["vae"])]
-    else:
-        settings = {**settings, "device": config.agent.device}
-        unused = ["agent", "vae", "dqn" if config.algorithm == "a2c" else "a2c"]
     if not config.evaluation.evaluate_every:
-        unused.append("evaluation")
-    return {name: value for name, value in settings.items() if name not in unused}
+        del settings["evaluation"]
+    return settings

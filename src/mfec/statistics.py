@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Of two seeds, a bootstrap "95% interval" is no more than the way from one to the other, which holds the median of all
-# seeds every other time.
+# A bootstrap "95% interval" of two seeds is the range between them, which holds the median of all seeds in only half of
+# the cases.
 FEWEST_SEEDS = 3
-"""Seeds of a task from which an interval is given and a standard error is drawn; fewer are shown each."""
+"""Seeds that a task needs for an interval or a drawn standard error; fewer seeds are shown one by one."""
 
 Statistic = Callable[[Sequence[float]], float]
 
@@ -59,11 +59,11 @@ def stratified_bootstrap(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval of a statistic over all scores of all tasks, given as one score a seed by task.
+    """Percentile bootstrap interval of a statistic over the scores of all tasks.
 
-    Each task keeps its number of seeds, which are drawn with replacement among its own. A task with more seeds counts
-    for more, as it does in the statistic itself. There is no interval (NaN) where nothing is given, where a score is
-    NaN, and where a task has fewer than `FEWEST_SEEDS`: too few to say how much another would differ.
+    scores: for each task, one score a seed. Seeds are drawn with replacement within each task, as many as it has, so a
+    task with more seeds counts for more, as it does in the statistic itself. There is no interval (NaN) if nothing is
+    given, if a score is NaN, or if a task has fewer than `FEWEST_SEEDS`.
     """
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, not {resamples}")
@@ -80,7 +80,7 @@ def stratified_bootstrap(
 
 
 def human_normalised(score: float, random: float, human: float) -> float:
-    """A score as a share of what separates people from random play: 0 is random play, 1 a person's score."""
+    """A score on the scale on which 0 is random play and 1 a person's score."""
     if random == human:
         raise ValueError(f"nothing separates a human score of {human} from a random one of {random}")
     return (score - random) / (human - random)

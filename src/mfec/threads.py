@@ -1,4 +1,4 @@
-"""Work shared among threads. The work must release Python's lock."""
+"""Work shared among threads; it must release Python's lock."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from functools import cache
 
 
 def n_threads() -> int:
-    """Threads to use: `MFEC_THREADS`, or as many as there are cores for this process."""
+    """Threads to use: `MFEC_THREADS`, or one for each core of this process."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, int(os.environ.get("MFEC_THREADS", cores)))
 
 
 def on_all_cores(do: Callable[[int], None], shares: int) -> None:
-    """Do all shares of some work, in any order, and return when they are done."""
+    """Do all shares of the work, in any order, and return when they are done."""
     Work(do, shares, helpers=shares - 1).finish()
 
 
 class Work:
-    """Shares of some work, done by helping threads from now on and by whoever calls `finish`, in any order.
+    """Shares of work that worker threads do in any order, together with the thread that calls `finish`.
 
-    The calling thread takes shares too and never waits for one that nobody has begun: where another process holds the
-    other cores, it does everything by itself. (A parallel loop that waits for every thread to show up took 10 ms
-    instead of 0.1 ms a step beside a busy neighbour.)
+    The calling thread takes shares too, and never waits for one that no thread has begun: if another process holds the
+    other cores, it does everything by itself. (A parallel loop that waits for every thread took 10 ms instead of 0.1 ms
+    a step beside a busy process.)
     """
 
     def __init__(self, do: Callable[[int], None], shares: int, *, helpers: int) -> None:
@@ -33,7 +33,7 @@ class Work:
         self._helpers = [_pool().submit(self._take) for _ in range(helpers)]
 
     def finish(self) -> None:
-        """Do what nobody has begun, and wait for the rest; an error in any share is raised here."""
+        """Do the shares that no thread has begun, and wait for the others; an error in any share is raised here."""
         self._take()
         for helper in self._helpers:
             if not helper.cancel():

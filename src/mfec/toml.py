@@ -1,8 +1,10 @@
-"""Settings as TOML, which Python reads but does not write."""
+"""Settings as TOML."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import tomli_w
 
 
 def flat(settings: dict[str, Any]) -> dict[str, Any]:
@@ -14,25 +16,13 @@ def flat(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_toml(values: dict[str, Any]) -> str:
-    """A flat table with tables below it, in TOML, which has no word for None: what is None is left out."""
-    lines = _lines(values)
-    for name, table in values.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{name}]", *_lines(table)]
-    return "\n".join(lines) + "\n"
+    """Settings and the tables below them in TOML. TOML has no word for None, so settings that are None are left out."""
+    return tomli_w.dumps(_without_none(values))
 
 
-def _lines(table: dict[str, Any]) -> list[str]:
-    said = {name: value for name, value in table.items() if value is not None and not isinstance(value, dict)}
-    return [f"{name} = {_toml_value(value)}" for name, value in said.items()]
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_toml_value(item) for item in value)}]"
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_none(value) if isinstance(value, dict) else value
+        for name, value in table.items()
+        if value is not None
+    }

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from mfec.device import Found
-from mfec.device.desk import ASKED
+from mfec.device import Response
 from mfec.device.service import PipeChannel, Service
+from mfec.device.shared_memory import REQUESTED
 
 from ..waiting import PATIENCE, wait_until
 
@@ -47,11 +47,11 @@ class Owner(threading.Thread):
                 except EOFError:
                     self.forget(pipe)
                 else:
-                    self.service.answer(pipe, what, *arguments)
+                    self.service.respond(pipe, what, *arguments)
 
     def asked(self) -> int:
         """How many look-ups wait for an answer."""
-        return sum(desk.state == ASKED for desk in list(self.service._desks.values()))
+        return sum(shared.status == REQUESTED for shared in list(self.service._shared.values()))
 
     def forget(self, pipe: Connection) -> None:
         self._pipes.remove(pipe)
@@ -87,7 +87,7 @@ def at_once(owner: Owner, *calls: Callable[[], Any]) -> list[Any]:
     return results
 
 
-def parts(answer: Found | np.ndarray) -> list[bytes]:
-    if isinstance(answer, Found):
+def parts(answer: Response | np.ndarray) -> list[bytes]:
+    if isinstance(answer, Response):
         return [each.tobytes() for each in (answer.states, answer.slots, answer.squared, answer.unsure)]
     return [answer.tobytes()]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mfec.device import buffers as module
-from mfec.device.buffers import BLOCK, PAGE, ActionBuffers
+from mfec.device.buffers import ActionBuffers
+from mfec.device.layout import BLOCK, PAGE
 
 Array = NDArray[np.float32]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

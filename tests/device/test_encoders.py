@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
+from mfec.config import EnvConfig
 from mfec.device import Channel, DeviceError, open_channel
 from mfec.device.engine import Engine, Request
 from mfec.device.local import LocalChannel
 from mfec.embeddings import VAE, RandomProjection
-from mfec.experiments.fleet import Member, train_fleet
+from mfec.experiments.launchers.local import LocalLauncher
+from mfec.experiments.many_runs import Run, TrainingOptions, train_runs
 from mfec.experiments.train import train
 from mfec.memory import EpisodicMemory
 
@@ -116,7 +119,7 @@ class Counted(VAE):
 
 def counted(encoder: Path, batches: list[int]) -> Counted:
     vae = Counted.load(encoder)
-    vae.batches = batches
+    vae.batches = batches  # type: ignore[attr-defined]
     return vae
 
 
@@ -166,7 +169,7 @@ def test_a_memory_that_is_not_on_a_device_leaves_encoding_to_the_agent(vae):
 
 
 def config(encoder: Path, index: Any, seed: int = 0) -> RunConfig:
-    agent = AgentConfig(embedding="vae", vae=str(encoder), capacity=60, index=index)
+    agent = MFECConfig(embedding="vae", vae=str(encoder), capacity=60, index=index)
     return RunConfig("qbert", 1600, seed, agent, EnvConfig(n_envs=2, max_frames=400))
 
 
@@ -186,9 +189,9 @@ def test_a_run_that_encodes_on_the_device_plays_the_same_games(encoder, exact, t
 
 def test_runs_of_a_fleet_that_encode_together_play_the_same_games(encoder, exact, tmp_path):
     first = config(encoder, "cuda")
-    members = [Member(str(seed), replace(first, seed=seed), tmp_path / str(seed)) for seed in (0, 1)]
+    runs = [Run(str(seed), replace(first, seed=seed), tmp_path / str(seed)) for seed in (0, 1)]
     said = io.StringIO()
-    train_fleet(members, console=Console(file=said, width=200))
-    assert [member.outcome for member in members] == ["finished", "finished"], said.getvalue()
+    train_runs(runs, LocalLauncher(jobs=2, options=TrainingOptions()), console=Console(file=said, width=200))
+    assert [run.state for run in runs] == ["finished", "finished"], said.getvalue()
     assert (tmp_path / "0" / "episodes.csv").read_bytes() == (exact / "episodes.csv").read_bytes()
     assert (tmp_path / "1" / "episodes.csv").read_bytes() != (exact / "episodes.csv").read_bytes()

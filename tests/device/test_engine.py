@@ -15,7 +15,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from mfec.device import Found
+from mfec.device import Response
 from mfec.device.engine import MOST_QUERIES, Engine, Request
 from mfec.device.local import LocalChannel
 from mfec.embeddings import RandomProjection
@@ -45,6 +45,7 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("mfec.device.launches.FEWEST_PAGES", 1)
 
 
+@pytest.mark.slow(reason="Triton's interpreter runs every program of a kernel in Python")
 @pytest.mark.skipif(INTERPRETED, reason="it is on")
 def test_all_of_this_holds_for_the_kernels_in_the_interpreter() -> None:
     run_in_interpreter(__file__)
@@ -74,8 +75,8 @@ class Stored:
         return Request(self.channel.run, np.asarray(queries, np.float32), wanted, k)
 
     def check(
-        self, queries: Array, k: int, wanted: NDArray[np.bool_] | None = None, found: Found | None = None
-    ) -> Found:
+        self, queries: Array, k: int, wanted: NDArray[np.bool_] | None = None, found: Response | None = None
+    ) -> Response:
         """The index, with what was found alone or in company, equals the full sort in every slot and every bit."""
         queries = np.asarray(queries, np.float32)
         wanted = self.everything(queries) if wanted is None else wanted
@@ -106,11 +107,11 @@ class Stored:
 class Heard(LocalChannel):
     """A channel whose last answer can be looked at, or given beforehand."""
 
-    answer: Found | None = None
-    last: Found
+    answer: Response | None = None
+    last: Response
 
-    def look_up(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Found:
-        self.last = self.answer or super().look_up(seen, wanted, k)
+    def look_up(self, inputs: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Response:
+        self.last = self.answer or super().look_up(inputs, wanted, k)
         return deepcopy(self.last)
 
 
@@ -130,8 +131,8 @@ def gaussian(rng: np.random.Generator, n: int, dim: int) -> Array:
 # -- One run ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 3, MANY])
-@pytest.mark.parametrize(("dim", "k"), [(5, 1), (16, 3), (64, 11)])
+@pytest.mark.parametrize("n", [1, MANY])
+@pytest.mark.parametrize(("dim", "k"), [(5, 1), (64, 11)])
 def test_the_nearest_entries_of_buffers_of_any_size_are_found(engine: Engine, dim: int, k: int, n: int) -> None:
     rng = np.random.default_rng(dim + n)
     sizes = (0, 1, 32, 4097) if n == MANY else (0, 1, 12, 32, 33, 4096, 4097)
@@ -188,8 +189,8 @@ def test_distances_of_all_entries_have_the_bits_of_a_sum_in_order(engine: Engine
 # -- Hard to tell apart -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, MANY, MOST_QUERIES])
-@pytest.mark.parametrize("spread", [1e-5, 1e-3, 4e-3])
+@pytest.mark.parametrize("n", [1, MOST_QUERIES])
+@pytest.mark.parametrize("spread", [1e-5, 4e-3])
 def test_small_differences_of_large_numbers_are_ranked_rightly(engine: Engine, spread: float, n: int) -> None:
     """A norm of 40,000, as projected screens have it, and neighbours that are nearly the same state."""
     rng = np.random.default_rng(4)
@@ -200,7 +201,7 @@ def test_small_differences_of_large_numbers_are_ranked_rightly(engine: Engine, s
     stored.check(centre + rng.standard_normal((n, 16)) * spread, 3, np.arange(n)[:, None] < 8)
 
 
-@pytest.mark.parametrize("spread", [0.05, 4.0, 12.0])
+@pytest.mark.parametrize("spread", [0.05, 12.0])
 def test_queries_far_from_each_other_do_not_blur_each_other(engine: Engine, spread: float) -> None:
     """Queries that share a pass lie in two places 80,000 apart, each with entries of its own."""
     rng = np.random.default_rng(5)
@@ -250,15 +251,14 @@ def test_distances_that_differ_by_the_order_of_their_sum_alone(engine: Engine) -
 
 
 @pytest.mark.parametrize("n", [1, MANY])
-@pytest.mark.parametrize("scale", [1e-25, 1e25, 1e38])
+@pytest.mark.parametrize("scale", [1e-25, 1e38])
 def test_numbers_whose_squares_overflow_or_vanish_are_ranked_rightly(engine: Engine, scale: float, n: int) -> None:
     rng = np.random.default_rng(9)
     numbers = np.clip(rng.standard_normal((400 + n, 16)), -3, 3) * scale
     Stored(engine, numbers[:400]).check(numbers[400:], 3)
 
 
-@pytest.mark.parametrize("n", [1, MANY])
-@pytest.mark.parametrize("size", [96, 640])
+@pytest.mark.parametrize(("size", "n"), [(640, 1), (96, MANY)])
 def test_one_near_entry_does_not_hide_what_is_infinitely_far_in_float32(engine: Engine, size: int, n: int) -> None:
     """It stands among the farthest; the second and the third nearest stand where every square overflows."""
     rng = np.random.default_rng(10)
@@ -292,7 +292,7 @@ def test_queries_whose_middle_overflows(engine: Engine) -> None:
 # -- Many runs --------------------------------------------------------------------------------------------------------
 
 
-def same_answer(one: Found, other: Found, k: int) -> None:
+def same_answer(one: Response, other: Response, k: int) -> None:
     """Bit for bit; what is in doubt in either is settled by the index."""
     assert one.states.tobytes() == other.states.tobytes()
     assert one.slots.shape == other.slots.shape
@@ -374,7 +374,7 @@ def test_what_needs_much_scratch_is_searched_in_several_goes(engine: Engine, mon
         masks = rng.random((n, 4)) < 0.6, rng.random((n, 2)) < 0.6
         asked = [stored.request(gaussian(rng, n, 16), 3, masks[0]), other.request(gaussian(rng, n, 16), 3, masks[1])]
         at_once = engine.look_up(asked)
-        others = [replace(request, seen=gaussian(rng, n, 16)) for request in asked]
+        others = [replace(request, inputs=gaussian(rng, n, 16)) for request in asked]
         engine.look_up(others)  # so that what is left of it in the scratch is wrong
         with monkeypatch.context() as patch:
             patch.setattr(launches, "SCRATCH_BYTES", 1 if n == 1 else 40_000)
@@ -382,11 +382,10 @@ def test_what_needs_much_scratch_is_searched_in_several_goes(engine: Engine, mon
         for run, request, whole, found in zip((stored, other), asked, at_once, in_parts, strict=True):
             assert not found.unsure.any()
             same_answer(found, whole, 3)
-            run.check(request.seen, 3, request.wanted, found)
+            run.check(request.inputs, 3, request.wanted, found)
 
 
-@pytest.mark.parametrize("n", [1, 8])
-@pytest.mark.parametrize("most_blocks", [32, 4])
+@pytest.mark.parametrize(("most_blocks", "n"), [(32, 1), (4, 8)])
 def test_large_buffers_have_larger_blocks(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, most_blocks: int, n: int
 ) -> None:
@@ -416,7 +415,7 @@ def test_each_run_is_projected_by_its_own_weights_to_the_bits_of_the_cpu(engine:
             stored.channel.project_with(projection.weights)
             asked.append(Request(stored.channel.run, observations, np.ones((len(observations), 2), np.bool_), 1))
         for request, found, projection in zip(asked, engine.look_up(asked), projections, strict=True):
-            assert found.states.tobytes() == projection(request.seen).tobytes()
+            assert found.states.tobytes() == projection(request.inputs).tobytes()
             assert (found.squared[:, 0, 0] == 0.0).all(), "each finds itself"
             same_answer(found, engine.look_up([request])[0], 1)
 

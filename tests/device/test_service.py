@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mfec.device import Channel, DeviceError, Found, open_channel
+from mfec.device import Channel, DeviceError, Response, open_channel
 from mfec.device.service import PipeChannel, Service
 from mfec.embeddings import RandomProjection
 
@@ -44,10 +44,10 @@ class Script:
     def wanted(self, n: int) -> np.ndarray:
         return np.random.default_rng(n).random((n, self.n_actions)) < 0.8
 
-    def look_up(self, channel: Channel, k: int = 3) -> Found:
+    def look_up(self, channel: Channel, k: int = 3) -> Response:
         return channel.look_up(self.queries, self.wanted(len(self.queries)), k)
 
-    def look_up_seen(self, channel: Channel, k: int = 3) -> Found:
+    def look_up_seen(self, channel: Channel, k: int = 3) -> Response:
         return channel.look_up(self.observations, self.wanted(3), k)
 
     def everything(self, channel: Channel) -> list[bytes]:
@@ -87,7 +87,7 @@ def test_look_ups_of_many_runs_are_one_search_with_the_answers_of_each(owner: Ow
             for script, channel in zip(scripts, channels, strict=True)
         ]
         for script, found in zip(scripts, at_once(owner, *calls), strict=True):
-            assert isinstance(found, Found), found
+            assert isinstance(found, Response), found
             assert parts(found) == alone(script, what)
     assert owner.merged == [3, 3, 3]
 
@@ -145,7 +145,7 @@ def test_a_look_up_that_cannot_be_answered_is_the_error_of_its_run_alone(
     assert said in str(answers[1])
     assert "\n" not in str(answers[1])
     for script, found in ((good, answers[0]), (other, answers[2])):
-        assert isinstance(found, Found), found
+        assert isinstance(found, Response), found
         assert parts(found) == alone(script, "look_up_seen")
     # The run that made the mistake can go on as well.
     assert bad.everything(channels[1]) == bad.everything(open_channel("cpu"))
@@ -185,11 +185,11 @@ def test_a_run_that_has_ended_is_forgotten_and_the_others_go_on(owner: Owner) ->
 def test_a_forgotten_run_leaves_nothing_on_the_device() -> None:
     service = Service("cpu")
     ours, theirs = Pipe()
-    service.answer(ours, "open", 1, 100, 2)
-    service.answer(ours, "store", np.array([0]), np.array([0]), np.ones((1, 2), np.float32))
-    service.answer(ours, "rows", np.array([0]), np.array([0]))
+    service.respond(ours, "open", 1, 100, 2)
+    service.respond(ours, "store", np.array([0]), np.array([0]), np.ones((1, 2), np.float32))
+    service.respond(ours, "rows", np.array([0]), np.array([0]))
     service.forget(ours)
-    service.answer(ours, "rows", np.array([0]), np.array([0]))
+    service.respond(ours, "rows", np.array([0]), np.array([0]))
     *_, before, after = [theirs.recv() for _ in range(4)]
     assert before.tolist() == [[1.0, 1.0]]
     assert isinstance(after, DeviceError)
@@ -249,7 +249,7 @@ context.Process(target=play, args=(theirs, ours, Path(sys.argv[1]))).start()
 theirs.close()
 service = Service("cpu")
 for _ in range(3):
-    service.answer(ours, *ours.recv())  # open, store, and where look-ups lie
+    service.respond(ours, *ours.recv())  # open, store, and where look-ups lie
 os._exit(0)
 """
 

@@ -51,7 +51,7 @@ SEED = np.random.SeedSequence(0)
     (spaces.Discrete(20_000, start=-5), Table, 1),
 ])  # fmt: skip
 def test_auto_projects_what_is_larger_than_a_state(space: spaces.Space, kind: type, dim: int) -> None:
-    embedding = make_embedding("auto", space, 64, SEED)  # type: ignore[arg-type]
+    embedding = make_embedding("auto", space, 64, SEED)
     assert type(embedding) is kind
     assert embedding.dim == dim
     assert embedding(np.stack([space.sample() for _ in range(3)])).shape == (3, dim)
@@ -76,7 +76,7 @@ def test_unknown_names_are_refused_with_what_there_is() -> None:
 class Halved(RandomProjection):
     """Called by its parent's name, and computes something else."""
 
-    def __call__(self, observations):  # type: ignore[no-untyped-def]
+    def __call__(self, observations):
         return super().__call__(observations) / 2
 
 

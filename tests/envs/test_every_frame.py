@@ -1,4 +1,4 @@
-"""Atari games that show every frame: each the maximum of it and the one before, whatever other lanes do."""
+"""Atari games that show every frame: each the maximum of it and the one before, whatever other environments do."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import pytest
 
 from mfec.envs import make_env
 from mfec.envs.atari import AtariVector
-from mfec.envs.lanes import make_lanes
+from mfec.envs.environments import make_environments
 
-LANES = 3  # two of them in a group
+N_ENVS = 3  # two of them in a group
 
 
 @pytest.fixture(scope="module")
 def two() -> tuple[AtariVector, AtariVector]:
     """Two equal environments, each for whatever a test plays: a reset on seeds begins afresh."""
-    return AtariVector("ms_pacman", LANES, frame_skip=1), AtariVector("ms_pacman", LANES, frame_skip=1)
+    return AtariVector("ms_pacman", N_ENVS, frame_skip=1), AtariVector("ms_pacman", N_ENVS, frame_skip=1)
 
 
 def begin(env: AtariVector) -> np.ndarray:
@@ -31,12 +31,12 @@ def raw_frames(env: AtariVector, actions: np.ndarray) -> list[np.ndarray]:
         for native, own in zip(env._natives, env.groups, strict=True):
             native.send(chosen[own])
             parts.append(native.recv()[0])
-        frames.append(np.concatenate(parts).reshape(LANES, 84, 84))
+        frames.append(np.concatenate(parts).reshape(N_ENVS, 84, 84))
     return frames
 
 
 def actions(steps: int, seed: int = 0) -> np.ndarray:
-    return np.repeat(np.random.default_rng(seed).integers(9, size=(steps // 4, LANES)), 4, axis=0)
+    return np.repeat(np.random.default_rng(seed).integers(9, size=(steps // 4, N_ENVS)), 4, axis=0)
 
 
 def test_a_frame_is_the_maximum_of_it_and_the_one_before(two):
@@ -50,7 +50,7 @@ def test_a_frame_is_the_maximum_of_it_and_the_one_before(two):
     assert any((now != frame).any() for now, frame in zip(shown, frames, strict=True))
 
 
-def test_lanes_that_were_not_reset_keep_what_they_showed_and_go_on(two):
+def test_environments_that_were_not_reset_keep_what_they_showed_and_go_on(two):
     disturbed, undisturbed = two
     chosen = actions(60)
     frames = raw_frames(disturbed, chosen)
@@ -73,7 +73,7 @@ def test_lanes_that_were_not_reset_keep_what_they_showed_and_go_on(two):
 
 
 def test_a_step_is_one_frame(two):
-    assert two[0].frame_skip == make_lanes(two[0], np.random.SeedSequence(0)).frame_skip == 1
+    assert two[0].frame_skip == make_environments(two[0], np.random.SeedSequence(0)).frame_skip == 1
     made = make_env("qbert", every_frame=True)
     assert isinstance(made, AtariVector)
     assert (made.frame_skip, made.num_envs) == (1, 1)

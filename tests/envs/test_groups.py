@@ -1,4 +1,4 @@
-"""Vector environments whose lanes step in two groups: calls in the wrong order."""
+"""Vector environments whose environments step in two groups: calls in the wrong order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mfec.envs import make_env
 @pytest.mark.parametrize("name", ["qbert", "labyrinth_forage"])
 def test_calls_that_would_wait_forever_or_lose_a_step_are_errors(name: str) -> None:
     vector = make_env(name, EnvConfig(n_envs=3))
-    with pytest.raises(gymnasium.error.ResetNeeded, match="all lanes"):
+    with pytest.raises(gymnasium.error.ResetNeeded, match="all environments"):
         vector.reset(options={"reset_mask": np.array([True, True, False])})
     vector.reset(seed=0)
     with pytest.raises(gymnasium.error.NoAsyncCallError, match="group 1 was sent no actions"):

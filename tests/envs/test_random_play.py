@@ -14,7 +14,7 @@ import pytest
 from mfec.config import EnvConfig
 from mfec.envs import make_atari
 from mfec.envs.atari import AtariVector
-from mfec.envs.lanes import make_lanes
+from mfec.envs.environments import make_environments
 from mfec.envs.random_play import RandomPlay
 
 from ..dots import Dots
@@ -23,9 +23,9 @@ SHORT = EnvConfig(max_frames=100)
 
 
 @pytest.fixture(autouse=True)
-def _few_lanes(monkeypatch):
-    """A load of a ROM takes 0.1 seconds, and every lane has its own."""
-    monkeypatch.setattr("mfec.envs.random_play.LANES", 3)
+def _few_environments(monkeypatch):
+    """A load of a ROM takes 0.1 seconds, and every environment has its own."""
+    monkeypatch.setattr("mfec.envs.random_play.N_ENVS", 3)
 
 
 def play(env: str = "qbert", config: EnvConfig | None = None, seed: int = 0) -> RandomPlay:
@@ -90,12 +90,12 @@ def test_every_frame_of_an_atari_game_is_seen_and_an_action_is_held_for_four_of_
     seen = [playing.look() for _ in range(1 + 4 * len(actions))]
     env = make_atari("qbert")
     starts = [env.reset(options={"no_ops": n})[0] for n in range(30)]
-    for lane in range(3):
-        shown = [observations[lane] for observations in seen]
+    for env_id in range(3):
+        shown = [observations[env_id] for observations in seen]
         assert len({frame.tobytes() for frame in shown}) > 50
         equal = []
         for no_ops in (n for n in range(30) if np.array_equal(starts[n], shown[0])):  # several look alike
-            frames = emulated(no_ops, np.repeat(actions[:, lane], 4).tolist())
+            frames = emulated(no_ops, np.repeat(actions[:, env_id], 4).tolist())
             pairs = [frames[0], *(np.maximum(*two) for two in pairwise(frames))]
             equal.append(np.array_equal(shown, pairs))
         assert equal.count(True) == 1
@@ -107,7 +107,7 @@ def test_every_fourth_frame_is_what_an_agent_sees_of_the_same_game(game):
     games, actions_seed = np.random.SeedSequence(3).spawn(2)
     actions = np.random.default_rng(actions_seed)
     playing = play(game, seed=3)
-    agent = make_lanes(AtariVector(game, 3), games)
+    agent = make_environments(AtariVector(game, 3), games)
     agent.begin(np.ones(3, np.bool_))
     assert np.array_equal(playing.look(), agent.observations)
     for _ in range(40):
@@ -124,7 +124,7 @@ def test_stacked_frames_are_those_of_an_agent():
     games, actions_seed = np.random.SeedSequence(3).spawn(2)
     playing = play(config=config, seed=3)
     assert playing.frames_each == 4
-    agent = make_lanes(AtariVector("qbert", 3, frame_stack=2), games)
+    agent = make_environments(AtariVector("qbert", 3, frame_stack=2), games)
     agent.begin(np.ones(3, np.bool_))
     actions = np.random.default_rng(actions_seed)
     for _ in range(10):
@@ -146,11 +146,11 @@ def test_an_environment_of_gymnasium_is_seen_step_by_step():
     assert seen.shape == (200, 3, 60, 60)
     actions = (seen.max(axis=(2, 3)) - 100) // 10
     steps = seen[:, :, -1, -1].astype(int)
-    for lane in range(3):
-        assert steps[0, lane] == 0
-        assert (steps[:, lane] == 0).sum() > 3  # games
-        begun = steps[1:, lane] == 0
-        assert (np.diff(steps[:, lane])[~begun] == 1).all()
-        counts = np.bincount(actions[steps[:, lane] > 0, lane], minlength=4)
+    for env_id in range(3):
+        assert steps[0, env_id] == 0
+        assert (steps[:, env_id] == 0).sum() > 3  # games
+        begun = steps[1:, env_id] == 0
+        assert (np.diff(steps[:, env_id])[~begun] == 1).all()
+        counts = np.bincount(actions[steps[:, env_id] > 0, env_id], minlength=4)
         assert len(counts) == 4
         assert counts.min() > 20

@@ -13,10 +13,12 @@ from gymnasium import spaces
 from mfec.cli import main
 from mfec.config import EnvConfig
 from mfec.envs import env_names, make_env
-from mfec.envs.lanes import make_lanes
+from mfec.envs.environments import make_environments
 from mfec.envs.vizdoom import vizdoom_scenarios
 
 BASIC = "VizdoomBasic-v1"
+
+pytestmark = pytest.mark.slow(reason="every test starts the engine")
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def test_a_video_plays_at_the_speed_of_the_game_and_does_not_end_in_black(make):
 
 def test_a_step_is_four_frames_of_the_engine(make):
     env = make()
-    assert make_lanes(env, np.random.SeedSequence(0)).frame_skip == 4
+    assert make_environments(env, np.random.SeedSequence(0)).frame_skip == 4
     env.reset(seed=0)
     begun = env.unwrapped.game.get_episode_time()
     for _ in range(5):
@@ -120,7 +122,7 @@ def test_a_step_is_four_frames_of_the_engine(make):
 
 def test_a_step_of_several_is_four_frames_of_each(make):
     vector = make(config=EnvConfig(n_envs=2))
-    assert make_lanes(vector, np.random.SeedSequence(0)).frame_skip == 4
+    assert make_environments(vector, np.random.SeedSequence(0)).frame_skip == 4
     vector.reset(seed=[0, 1])
     *_, rewards, _, _, _ = vector.step(np.zeros(2, np.int64))
     assert rewards.tolist() == [-4, -4]
@@ -149,28 +151,30 @@ def test_a_game_does_not_depend_on_those_before_it(make, scenario):
 
 @pytest.mark.parametrize("n_envs", [1, 3])
 def test_games_in_progress_are_brought_back(make, n_envs):
-    def step(lanes):
-        lanes.send(0, actions.integers(4, size=n_envs))
-        return lanes.receive(0).ended
+    def step(envs):
+        envs.send(0, actions.integers(4, size=n_envs))
+        return envs.receive(0).ended
 
     actions = np.random.default_rng(0)
-    lanes, again = (make_lanes(make(config=EnvConfig(n_envs=n_envs)), np.random.SeedSequence(7)) for _ in range(2))
-    lanes.begin(np.ones(n_envs, np.bool_))
+    envs, again = (
+        make_environments(make(config=EnvConfig(n_envs=n_envs)), np.random.SeedSequence(7)) for _ in range(2)
+    )
+    envs.begin(np.ones(n_envs, np.bool_))
     for _ in range(130):
-        ended = step(lanes)
+        ended = step(envs)
         if ended.any():
-            lanes.begin(ended)
-    history = lanes.history()
+            envs.begin(ended)
+    history = envs.history()
     assert max(history["games"]) > 0
     assert all(history["actions"])
     again.restore(history)
-    np.testing.assert_array_equal(again.observations, lanes.observations)
+    np.testing.assert_array_equal(again.observations, envs.observations)
     for _ in range(5):
         state = actions.bit_generator.state
-        step(lanes)
+        step(envs)
         actions.bit_generator.state = state
         step(again)
-        np.testing.assert_array_equal(again.observations, lanes.observations)
+        np.testing.assert_array_equal(again.observations, envs.observations)
 
 
 # -- The engine -------------------------------------------------------------------------------------------------------
@@ -235,7 +239,7 @@ def test_an_unknown_scenario_is_an_error_that_names_the_nearest(given, meant):
 @pytest.mark.parametrize("name", ["VizdoomBasic-MultiBinary-v1", "VizdoomFreedoom1E1M1-S1-v0"])
 def test_scenarios_that_press_several_buttons_at_once_are_refused(make, name):
     with pytest.raises(TypeError, match=r"the action space is MultiBinary .* supported are Discrete actions"):
-        make_lanes(make(name), np.random.SeedSequence(0))
+        make_environments(make(name), np.random.SeedSequence(0))
 
 
 def test_settings_of_atari_are_refused():

@@ -70,8 +70,8 @@ def held(
     return at
 
 
-# A load of a ROM takes 0.1 seconds, and every lane has its own; a step takes some milliseconds.
-FEW = {"mfec.envs.random_play.LANES": 3, "mfec.embeddings.vae.training.CHUNK": 10, "mfec.cli.vae.SHOWN_FRAMES": 40}
+# A load of a ROM takes 0.1 seconds, and every environment has its own; a step takes some milliseconds.
+FEW = {"mfec.envs.random_play.N_ENVS": 3, "mfec.embeddings.vae.training.CHUNK": 10, "mfec.cli.vae.SHOWN_FRAMES": 40}
 SMALL = f"""if True:
     import sys
     import mfec.cli.vae, mfec.envs.random_play, mfec.embeddings.vae.training, mfec.experiments.vae
@@ -93,7 +93,7 @@ SMALL = f"""if True:
 
 @pytest.fixture(scope="module")
 def small(one_thread: None) -> Iterator[None]:
-    """A random policy in few lanes, chunks of few steps, pictures of few frames, torch in one thread."""
+    """A random policy in few environments, chunks of few steps, pictures of few frames, torch in one thread."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in FEW.items():
             patch.setattr(name, value)

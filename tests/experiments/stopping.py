@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from mfec import MFEC
+from mfec.callbacks import CallbackList, Stopped
 from mfec.checkpoint import read_checkpoint
-from mfec.experiments.train import Recorder, Stopped
+from mfec.interface import Agent
 from mfec.run_directory import RunDirectory
 
 from ..waiting import wait_until
@@ -43,17 +43,17 @@ def outcome(out: Path) -> tuple[str, list[list[str]], dict[str, Any], dict[tuple
 def stopped_after(steps: int) -> Iterator[None]:
     """The run inside is asked to stop in the middle of this step, and does."""
     left = steps
-    on_step = Recorder.on_step
+    on_step = CallbackList.on_step
 
-    def ask_to_stop(recorder: Recorder, agent: MFEC) -> None:
+    def ask_to_stop(callbacks: CallbackList, agent: Agent) -> bool:
         nonlocal left
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGTERM)
-        on_step(recorder, agent)
+        return on_step(callbacks, agent)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Recorder, "on_step", ask_to_stop)
+        patch.setattr(CallbackList, "on_step", ask_to_stop)
         with pytest.raises(Stopped):
             yield
 

@@ -12,15 +12,17 @@ import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from mfec import MFEC
-from mfec.callback import Callback
-from mfec.experiments import display
-from mfec.experiments.display import Display
-from mfec.experiments.ram import show_bytes
+from mfec.callbacks import Callback, ProgressLine
+from mfec.interface import Agent
+from mfec.terminal import Line
+from mfec.units import show_bytes
 
 from ..waiting import PATIENCE
 
@@ -32,20 +34,18 @@ LINE = re.compile(
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-class Shown(Callback):
-    """Shows every step's progress."""
+class Rows(Callback):
+    """Keeps the rows of progress."""
 
-    def __init__(self, shown: Display) -> None:
-        self.shown = shown
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
 
-    def on_step(self, agent: MFEC) -> None:
-        self.shown.update(agent)
+    def on_progress(self, agent: Agent, row: dict[str, Any]) -> None:
+        self.rows.append(row)
 
 
-def learn(console: Console, frames: int = 2000) -> MFEC:
-    agent = MFEC("FrozenLake-v1", capacity=50, seed=0)
-    with Display(frames, console) as shown:
-        return agent.learn(frames, Shown(shown))
+def learn(console: Console, *others: Callback, frames: int = 2000) -> MFEC:
+    return MFEC("FrozenLake-v1", capacity=50, seed=0).learn(frames, [ProgressLine(console), *others])
 
 
 # -- The line ---------------------------------------------------------------------------------------------------------
@@ -53,14 +53,14 @@ def learn(console: Console, frames: int = 2000) -> MFEC:
 
 def test_a_plain_line_says_how_far_a_run_is():
     said = io.StringIO()
-    agent = learn(Console(file=said, width=40))
+    agent = learn(Console(file=said, width=40), progress := Rows())
     last = said.getvalue().splitlines()[-1]
     line = LINE.fullmatch(last)
     assert line, last
     assert (line["frames"], line["total"]) == ("2,000", "2,000")
     assert line["games"] == str(len(agent.scores))
     assert line["mean"] == f"{sum(agent.scores) / len(agent.scores):.1f}"
-    assert line["exact"] == f"{100 * agent.tally.exact / agent.tally.lookups:.0f}"
+    assert line["exact"] == f"{100 * progress.rows[-1]['exact_match_rate']:.0f}"
     assert line["entries"] == str(len(agent.memory))
     assert line["full"] == f"{100 * max(agent.memory.sizes) / 50:.1f}"
     assert line["bytes"] == show_bytes(agent.memory.nbytes)
@@ -77,7 +77,7 @@ def test_before_the_first_game_there_is_no_mean():
 @pytest.mark.parametrize("width", [200, 80])
 def test_on_a_terminal_the_line_is_live_and_whole(width, monkeypatch):
     """As narrow as most terminals are, nothing of it may be cut off."""
-    monkeypatch.setattr(display, "LIVE_SECONDS", 0.0)
+    monkeypatch.setattr("mfec.terminal.LIVE_SECONDS", 0.0)
     said = io.StringIO()
     learn(Console(file=said, force_terminal=True, width=width), frames=20)
     assert "\x1b[" in said.getvalue()
@@ -95,12 +95,15 @@ def test_plain_lines_come_every_few_seconds_and_at_the_end(monkeypatch):
         now += 1.0
         return now
 
-    monkeypatch.setattr(display.time, "perf_counter", clock)
+    monkeypatch.setattr("mfec.terminal.time", SimpleNamespace(perf_counter=clock))
     said = io.StringIO()
     agent = MFEC("FrozenLake-v1", capacity=50, seed=0)
-    shown = Display(12, Console(file=said))
+    shown = ProgressLine(Console(file=said))
+    shown.on_start(agent, 12)
+    shown.on_progress(agent, {"exact_match_rate": 0.5})
     for agent.frames in range(13):
-        shown.update(agent)
+        shown.on_step(agent)
+    shown.close()
     # Every five seconds by this clock, a frame a second, and the end: 8 frames are left after 4 or 5.
     frames = [LINE.fullmatch(line)["frames"] for line in said.getvalue().splitlines()]
     assert frames == ["4", "9", "12"]
@@ -111,7 +114,7 @@ def test_plain_lines_come_every_few_seconds_and_at_the_end(monkeypatch):
 def test_a_message_is_printed_as_it_is(monkeypatch):
     """rich would take brackets for colours, and stop at what closes none."""
     said = io.StringIO()
-    Display(10, Console(file=said, width=30)).say("cannot save [/runs]/[a]: [Errno 28] No space left on device")
+    Line(Console(file=said, width=30)).say("cannot save [/runs]/[a]: [Errno 28] No space left on device")
     assert said.getvalue() == "cannot save [/runs]/[a]: [Errno 28] No space left on device\n"
 
 
@@ -128,9 +131,9 @@ def package_log(request: pytest.FixtureRequest) -> Iterator[logging.Logger]:
     log.setLevel(before)
 
 
-def test_what_the_package_logs_is_shown_while_the_display_is_open(package_log):
+def test_what_the_package_logs_is_shown_while_there_is_a_line(package_log):
     said = io.StringIO()
-    with Display(10, Console(file=said, width=30)):
+    with Line(Console(file=said, width=30)):
         logging.getLogger("mfec.memory").info("%s entries: [/searching] cells, %.2f ms a look-up", "65,536", 0.5)
         package_log.warning("take care")
         logging.getLogger("mfec.memory").debug("a detail")
@@ -139,11 +142,11 @@ def test_what_the_package_logs_is_shown_while_the_display_is_open(package_log):
     assert said.getvalue() == "65,536 entries: [/searching] cells, 0.50 ms a look-up\ntake care\n"
 
 
-def test_a_closed_display_leaves_the_logger_as_it_was(package_log):
+def test_a_closed_line_leaves_the_logger_as_it_was(package_log):
     before = package_log.level, package_log.handlers[:]
-    display_of_a_run = Display(10, Console(file=io.StringIO()))
+    line = Line(Console(file=io.StringIO()))
     for _ in range(2):
-        with display_of_a_run:
+        with line:
             assert len(package_log.handlers) == len(before[1]) + 1
             assert package_log.level == logging.INFO
         assert (package_log.level, package_log.handlers) == before
@@ -151,11 +154,16 @@ def test_a_closed_display_leaves_the_logger_as_it_was(package_log):
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_display_that_an_error_closed_leaves_the_logger_as_it_was(package_log, terminal, error):
+def test_a_line_that_an_error_closed_leaves_the_logger_as_it_was(package_log, terminal, error):
     before = package_log.level, package_log.handlers[:]
     said = io.StringIO()
-    with pytest.raises(error), Display(10, Console(file=said, force_terminal=terminal)):
-        raise error
+
+    class Fails(Callback):
+        def on_step(self, agent: Agent) -> None:
+            raise error
+
+    with pytest.raises(error):
+        learn(Console(file=said, force_terminal=terminal), Fails())
     assert (package_log.level, package_log.handlers) == before
     shown = said.getvalue()
     package_log.error("nobody shows this")
@@ -163,17 +171,15 @@ def test_a_display_that_an_error_closed_leaves_the_logger_as_it_was(package_log,
 
 
 def test_on_a_terminal_a_message_stands_above_the_live_line(monkeypatch):
-    monkeypatch.setattr(display, "LIVE_SECONDS", 0.0)
+    monkeypatch.setattr("mfec.terminal.LIVE_SECONDS", 0.0)
 
-    class Told(Shown):
-        def on_step(self, agent: MFEC) -> None:
-            super().on_step(agent)
+    class Logs(Callback):
+        def on_step(self, agent: Agent) -> None:
             if agent.frames == 10:
                 logging.getLogger("mfec.memory").info("searching cells from now on")
 
     said = io.StringIO()
-    with Display(20, Console(file=said, force_terminal=True, width=200)) as shown:
-        MFEC("FrozenLake-v1", capacity=50, seed=0).learn(20, Told(shown))
+    learn(Console(file=said, force_terminal=True, width=200), Logs(), frames=20)
     text = ESCAPES.sub("", said.getvalue())
     assert text.count("searching cells from now on") == 1
     after = text.partition("searching cells from now on")[2]

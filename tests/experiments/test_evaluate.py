@@ -18,7 +18,8 @@ import torch
 from mfec import MFEC, make_atari
 from mfec.cli import main
 from mfec.device import open_channel
-from mfec.experiments.evaluate import Evaluation, evaluate_run
+from mfec.evaluation import Evaluation
+from mfec.experiments.evaluate import evaluate_run
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 

@@ -16,16 +16,16 @@ import pytest
 from gymnasium import spaces
 from rich.console import Console
 
+from mfec.callbacks import Stopped
 from mfec.config import EnvConfig
 from mfec.envs.random_play import RandomPlay
 from mfec.experiments import frames as frames_module
 from mfec.experiments.frames import FramesError, collect_frames, delete_frames, held_out_frames
-from mfec.experiments.stopping import Stopped
 
 from .. import dots  # noqa: F401 (it registers Dots-v0)
 
 pytestmark = pytest.mark.usefixtures("small")
-N = 200  # not a multiple of the lanes
+N = 200  # not a multiple of the environments
 
 
 def collect(

@@ -6,13 +6,17 @@ import tomllib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mfec.config import AgentConfig, DQNConfig, EnvConfig, EvaluationConfig, RunConfig
+from mfec.algorithms import RunConfig
+from mfec.algorithms.baselines.settings import DQNConfig
+from mfec.algorithms.mfec import MFEC_ALGORITHM, MFECConfig
+from mfec.config import EnvConfig, EvaluationConfig
 from mfec.embeddings.vae import shipped_names
+from mfec.envs import make_env
 from mfec.experiments.grid import Choices, GridRun, asked, expand, read_experiment
-from mfec.recipes import agent_defaults
 
 GAMES = ["ms_pacman", "space_invaders", "frostbite", "qbert", "river_raid"]
 LEVELS = ["labyrinth_forage", "labyrinth_forage_and_avoid", "labyrinth_double_t_maze"]
@@ -31,6 +35,11 @@ def cells(runs: list[GridRun]) -> list[str]:
 def of(runs: list[GridRun], place: str) -> RunConfig:
     [config] = [run.config for run in runs if str(run.place) == place]
     return config
+
+
+def used(config: RunConfig) -> Any:
+    """The settings that the run comes to have in its environment."""
+    return config.kind.resolve(config, make_env(config.env, config.kind.environment_of_agent(config))).agent
 
 
 # -- Presets ----------------------------------------------------------------------------------------------------------
@@ -54,18 +63,19 @@ def test_figure_1_is_all_algorithms_in_the_games_and_mfec_and_a2c_in_the_levels(
 def test_the_settings_are_the_papers_for_each_environment_and_algorithm():
     runs = grid("figure1", seeds=1)
     projected = of(runs, "qbert/mfec_random_projection/seed-0")
-    assert projected == RunConfig("qbert", 10 * M, 0, AgentConfig(embedding="random_projection"))
+    assert projected == RunConfig("qbert", 10 * M, 0, MFECConfig(embedding="random_projection"))
     encoded = of(runs, "labyrinth_forage/mfec_vae/seed-0")
-    agent = AgentConfig(k=50, gamma=0.99, capacity=100_000, embedding="vae", vae="labyrinth_forage")
+    agent = MFECConfig(k=50, gamma=0.99, capacity=100_000, embedding="vae", vae="labyrinth_forage")
     assert encoded == RunConfig("labyrinth_forage", 40 * M, 0, agent)
-    assert of(runs, "qbert/dqn/seed-0").dqn == PUBLISHED
+    assert used(of(runs, "qbert/dqn/seed-0")) == PUBLISHED
     assert of(runs, "qbert/dqn/seed-0").environment == EnvConfig(frame_stack=4)
-    assert of(runs, "qbert/prioritised_dqn/seed-0").dqn == replace(PUBLISHED, learning_rate=0.00025 / 4)
+    assert used(of(runs, "qbert/prioritised_dqn/seed-0")) == replace(PUBLISHED, learning_rate=0.00025 / 4)
     assert of(runs, "qbert/a2c/seed-0").environment == EnvConfig(n_envs=16, frame_stack=4)
 
 
 def test_every_encoder_that_is_named_ships():
-    vaes = {run.config.agent.vae for run in grid("figure1") + grid("figure2") if run.config.agent.embedding == "vae"}
+    runs = [run.config.agent for run in grid("figure1") + grid("figure2") if run.config.algorithm == "mfec"]
+    vaes = {agent.vae for agent in runs if agent.embedding == "vae"}
     assert vaes == set(GAMES) | set(LEVELS)
     assert vaes <= set(shipped_names())
 
@@ -76,7 +86,7 @@ def test_figure_2_varies_k_with_vae_features():
     assert cells(runs)[:5] == [f"ms_pacman/mfec_vae/k-{k}" for k in (1, 3, 11, 25, 50)]
     for run in runs:
         k = int(run.cell.name.removeprefix("k-"))
-        agent = replace(agent_defaults(run.config.env), k=k, embedding="vae", vae=run.config.env)
+        agent = replace(MFEC_ALGORITHM.defaults(run.config.env), k=k, embedding="vae", vae=run.config.env)
         assert run.config.agent == agent
     assert [run.config.agent.k for run in grid("figure2", games=("qbert",), k=(2, 7), seeds=1)] == [2, 7]
 
@@ -189,16 +199,16 @@ def test_a_run_that_is_long_enough_to_learn_keeps_the_published_schedule():
     """50,000 steps of four frames are played before the first gradient step."""
     longest_without = grid("figure1", games=("qbert",), algorithms=("dqn",), total_frames=200_000, seeds=1)
     shortest_with = grid("figure1", games=("qbert",), algorithms=("dqn",), total_frames=200_004, seeds=1)
-    assert shortest_with[0].config.dqn == PUBLISHED
-    assert longest_without[0].config.dqn == DQNConfig(replay_start=1000, epsilon_steps=20_000, target_every=200)
+    assert used(shortest_with[0].config) == PUBLISHED
+    assert used(longest_without[0].config) == DQNConfig(replay_start=1000, epsilon_steps=20_000, target_every=200)
 
 
 def test_the_schedule_of_a_run_that_would_never_learn_is_shrunk_as_the_run_is():
     [run] = grid("figure1", games=("qbert",), algorithms=("prioritised_dqn",), scale=0.01)
     expected = DQNConfig(learning_rate=0.00025 / 4, replay_start=500, epsilon_steps=10_000, target_every=100)
-    assert run.config.dqn == expected
+    assert used(run.config) == expected
     [shortest] = grid("figure1", games=("qbert",), algorithms=("dqn",), total_frames=4, seeds=1)
-    assert shortest.config.dqn == DQNConfig(replay_start=0, epsilon_steps=1, target_every=1)
+    assert used(shortest.config) == DQNConfig(replay_start=0, epsilon_steps=1, target_every=1)
 
 
 # -- What is kept of it -----------------------------------------------------------------------------------------------
@@ -220,7 +230,7 @@ def test_the_recipe_and_the_evaluation_are_those_of_every_run():
     runs = grid("figure1", games=("qbert",), seeds=1, recipe="tuned", evaluation=evaluation)
     assert {run.config.evaluation for run in runs} == {evaluation}
     of_mfec = {run.config.agent.gamma for run in runs if run.config.algorithm == "mfec"}
-    assert of_mfec == {agent_defaults("qbert", "tuned").gamma} != {agent_defaults("qbert").gamma}
+    assert of_mfec == {MFEC_ALGORITHM.defaults("qbert", "tuned").gamma} != {MFECConfig().gamma}
     experiment = read_experiment("figure1")
     kept = tomllib.loads(asked(experiment, Choices(seeds=1, evaluation=evaluation), runs))
     assert kept["evaluation"]["evaluate_every"] == 200_000

@@ -15,8 +15,8 @@ import pytest
 from imageio_ffmpeg import count_frames_and_secs
 
 from mfec.cli import main
-from mfec.experiments.launchers import saved_frames
-from mfec.experiments.video import Video
+from mfec.evaluation.video import Video
+from mfec.experiments.many_runs import saved_frames
 from mfec.run_directory import RunDirectory
 
 from ..waiting import PATIENCE

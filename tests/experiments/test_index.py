@@ -14,8 +14,10 @@ import pytest
 from rich.console import Console
 
 from mfec import MFEC
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.cli import main
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.config import EnvConfig
 from mfec.experiments.evaluate import evaluate_run
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory, RunDirectoryError
@@ -52,7 +54,7 @@ def race(monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
 
 
 def cart_pole(frames: int, index: str, n_envs: int = 1, **settings: Any) -> RunConfig:
-    agent = AgentConfig(**{"capacity": 1000, "epsilon": 0.1, "index": index, **settings})
+    agent = MFECConfig(**{"capacity": 1000, "epsilon": 0.1, "index": index, **settings})
     return RunConfig("CartPole-v1", frames, 0, agent, EnvConfig(n_envs=n_envs))
 
 
@@ -70,8 +72,7 @@ def active_index(out: Path) -> str:
 # -- Stop and go ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("settings", [{}, {"capacity": 300, "eviction": "used"}], ids=["", "little memory"])
+@pytest.mark.parametrize(("settings", "n_envs"), [({}, 1), ({"capacity": 300, "eviction": "used"}, 3)])
 def test_a_run_with_cells_goes_on_as_if_it_had_never_stopped(tmp_path, settings, n_envs):
     for frames in (90, 900, 1500, 2400):
         quiet_train(cart_pole(frames, "cells", n_envs, **settings), tmp_path / "parts", resume=True)
@@ -81,8 +82,7 @@ def test_a_run_with_cells_goes_on_as_if_it_had_never_stopped(tmp_path, settings,
     assert len(RunDirectory(tmp_path / "whole").episodes()["frames"]) > 20
 
 
-@pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize(("lost", "n_envs"), [(0, 3), (1, 1)])
 def test_a_run_that_changed_its_index_goes_on_as_if_it_had_never_stopped(tmp_path, monkeypatch, lost, n_envs):
     """Stopped before the first trial, after it, and after the second, which comes at 1.5 times as many entries."""
     race(monkeypatch, lost)
@@ -99,8 +99,7 @@ def test_a_run_that_changed_its_index_goes_on_as_if_it_had_never_stopped(tmp_pat
     assert CHANGE.findall("".join(said)) == CHANGE.findall(whole)
 
 
-@pytest.mark.parametrize("index", ["cells", "auto"])
-@pytest.mark.parametrize("steps", [1, 333, 1234])
+@pytest.mark.parametrize(("steps", "index"), [(1, "cells"), (333, "auto"), (1234, "auto")])
 def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, steps, index):
     with stopped_after(steps):
         quiet_train(cart_pole(1500, index), tmp_path / "parts")
@@ -110,7 +109,7 @@ def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, steps, 
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("index", ["cells", "auto"])
+@pytest.mark.parametrize("index", ["auto"])
 def test_evaluating_a_run_between_its_parts_does_not_change_what_it_learns(tmp_path, index):
     for frames in (700, 1400, 2000):
         quiet_train(cart_pole(frames, index), tmp_path / "parts", resume=True)
@@ -124,8 +123,7 @@ def test_evaluating_a_run_between_its_parts_does_not_change_what_it_learns(tmp_p
 # -- One exact index for the other ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize(("first", "second"), [("exact", "cuda"), ("cuda", "exact")])
+@pytest.mark.parametrize(("first", "second", "n_envs"), [("exact", "cuda", 3), ("cuda", "exact", 1)])
 def test_a_run_goes_on_with_the_other_exact_index_as_if_it_had_always_had_it(tmp_path, first, second, n_envs):
     with stopped_after(400):
         quiet_train(cart_pole(1500, first, n_envs), tmp_path / "parts")
@@ -137,14 +135,14 @@ def test_a_run_goes_on_with_the_other_exact_index_as_if_it_had_always_had_it(tmp
         outcome, (tmp_path / "parts", tmp_path / "whole")
     )
     assert (games, agent) == (same_games, same_agent)
-    assert progress[0][-1] == "memory_bytes"  # each index takes its own
-    assert [row[:-1] for row in progress] == [row[:-1] for row in same_progress]
+    own = progress[0].index("memory_bytes")  # each index takes its own
+    assert [row[:own] + row[own + 1 :] for row in progress] == [row[:own] + row[own + 1 :] for row in same_progress]
     assert active_index(tmp_path / "parts") == second
     assert RunDirectory(tmp_path / "parts").read_config() == RunDirectory(tmp_path / "whole").read_config()
 
 
 @pytest.mark.parametrize(("first", "second"), [
-    ("auto", "exact"), ("auto", "cuda"), ("exact", "auto"), ("cuda", "auto"), ("cells", "cuda"), ("cuda", "cells"),
+    ("auto", "exact"), ("exact", "auto"), ("cells", "cuda"),
 ])  # fmt: skip
 def test_a_run_does_not_go_on_with_an_index_that_may_find_others(tmp_path, first, second):
     quiet_train(cart_pole(200, first), tmp_path / "run")
@@ -158,7 +156,7 @@ def test_a_run_does_not_go_on_with_an_index_that_may_find_others(tmp_path, first
 # -- Seeds ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("env", "n_envs"), [("CartPole-v1", 1), ("CartPole-v1", 8), ("qbert", 2)])
+@pytest.mark.parametrize(("env", "n_envs"), [("CartPole-v1", 8), ("qbert", 2)])
 def test_one_seed_is_one_run_whatever_the_number_of_threads(tmp_path, monkeypatch, env, n_envs):
     monkeypatch.setattr("mfec.memory.neighbours.cells.WORTH_SHARING", 100)
     config = replace(cart_pole(2400, "cells", n_envs), env=env)
@@ -181,7 +179,7 @@ def train_command(out: Path, *options: str) -> None:
 
 
 def test_the_change_of_the_index_is_shown_once(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("mfec.experiments.display.PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr("mfec.terminal.PLAIN_SECONDS", 0.0)
     log = logging.getLogger("mfec")
     before = log.level, log.handlers[:]
     train_command(tmp_path)

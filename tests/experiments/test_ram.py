@@ -7,27 +7,58 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from rich.console import Console
 
 from mfec import MFEC, EpisodicMemory
+from mfec.algorithms import Footprint, RunConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.cli import main
-from mfec.config import AgentConfig, IndexName, RunConfig
-from mfec.experiments.ram import RamReport, TooLarge, physical_ram, refuse_what_cannot_fit, show_bytes
+from mfec.config import EnvConfig, IndexName
+from mfec.experiments.ram import (
+    DEVICE_SCRATCH,
+    PROCESS_BYTES,
+    Needs,
+    TooLarge,
+    footprint_of,
+    needs_of,
+    physical_ram,
+    refuse_what_cannot_fit,
+)
 from mfec.memory.neighbours.exact import ExactIndex
+from mfec.units import show_bytes
 
 from ..waiting import PATIENCE
 
 OVERCOMMIT, MEMINFO = Path("/proc/sys/vm/overcommit_memory"), Path("/proc/meminfo")
 
 
-def report(capacity: int, total_frames: int = 10**9, *, index: IndexName = "auto", frame_skip: int = 1) -> RamReport:
+class Eight(gymnasium.Env):
+    """3 actions, and states of 8 numbers."""
+
+    observation_space = spaces.Box(-1, 1, (8,), np.float32)
+    action_space = spaces.Discrete(3)
+
+
+gymnasium.register("Eight-v0", entry_point=Eight)
+
+
+def footprint(env: str, capacity: int, frames: int = 10**9, **options: Any) -> Footprint:
+    found = footprint_of(RunConfig(env, frames, 0, MFECConfig(capacity=capacity, **options)))
+    assert found is not None
+    return found
+
+
+def of_eight(capacity: int, frames: int = 10**9, **options: Any) -> Footprint:
     """For 3 actions and states of 8 numbers."""
-    config = RunConfig("qbert", total_frames, 0, AgentConfig(capacity=capacity, index=index))
-    return RamReport.of(3, 8, config, frame_skip)
+    return footprint("Eight-v0", capacity, frames, **options)
 
 
 def full_memory(capacity: int, index: IndexName) -> EpisodicMemory:
@@ -44,7 +75,7 @@ def full_memory(capacity: int, index: IndexName) -> EpisodicMemory:
 @pytest.mark.parametrize("capacity", [1, 16, 100])
 @pytest.mark.parametrize("index", ["exact", "cells", "cuda"])
 def test_the_report_is_the_size_of_a_full_memory(index, capacity):
-    assert report(capacity, index=index).full == full_memory(capacity, index).nbytes
+    assert of_eight(capacity, index=index).full == full_memory(capacity, index).nbytes
 
 
 @pytest.mark.parametrize("capacity", [1, 16, 100])
@@ -55,7 +86,7 @@ def test_the_report_for_auto_has_room_for_both_of_its_indexes(capacity):
     tables = exact.nbytes - 3 * capacity * EpisodicMemory.bytes_per_entry(8)
     assert auto.active_index == "exact"
     assert auto.nbytes == exact.nbytes
-    assert report(capacity).full == exact.nbytes + cells.nbytes - entries - tables
+    assert of_eight(capacity).full == exact.nbytes + cells.nbytes - entries - tables
 
 
 def test_a_change_to_cells_is_seen_in_the_bytes_of_a_memory(monkeypatch):
@@ -65,7 +96,7 @@ def test_a_change_to_cells_is_seen_in_the_bytes_of_a_memory(monkeypatch):
     memory.estimate(np.zeros((1024, 8)))  # a trial needs what was looked up
     memory.write(np.random.default_rng(0).standard_normal((60, 8)), np.arange(60) % 3, np.zeros(60))
     assert memory.active_index == "cells"
-    assert memory.nbytes == full_memory(20, "cells").nbytes < report(20).full
+    assert memory.nbytes == full_memory(20, "cells").nbytes < of_eight(20).full
 
 
 @pytest.mark.skipif(not MEMINFO.exists(), reason="needs /proc")
@@ -104,18 +135,21 @@ def test_a_full_memory_takes_from_the_system_what_was_announced(index):
 
 
 @pytest.mark.parametrize("index", ["exact", "cells", "cuda", "auto"])
-@pytest.mark.parametrize(("env", "frame_skip", "frames"), [("FrozenLake-v1", 1, 700), ("qbert", 4, 2000)])
-def test_no_run_grows_beyond_what_was_announced_for_it(env, frame_skip, frames, index):
-    agent = MFEC(env, capacity=5000, index=index, seed=0)
-    config = RunConfig(env, frames, 0, agent.config)
-    announced = RamReport.of(agent.n_actions, agent.embedding.dim, config, frame_skip)
-    agent.learn(frames)
+@pytest.mark.parametrize(("env", "frames"), [("FrozenLake-v1", 700), ("qbert", 2000)])
+def test_no_run_grows_beyond_what_was_announced_for_it(env, frames, index):
+    announced = footprint(env, 5000, frames, index=index)
+    agent = MFEC(env, capacity=5000, index=index, seed=0).learn(frames)
     assert 0 < agent.memory.nbytes <= announced.in_this_run < announced.full
 
 
 def test_a_long_run_grows_no_further_than_full():
-    assert report(100, total_frames=10**9).in_this_run == report(100).full
-    assert report(10**6, total_frames=4000, frame_skip=4).in_this_run < report(10**6, total_frames=4000).in_this_run
+    assert of_eight(100, 10**9).in_this_run == of_eight(100).full
+    assert of_eight(10**6, 4000).in_this_run < of_eight(10**6).in_this_run
+
+
+def test_a_run_writes_one_entry_a_step_and_not_one_a_frame():
+    short, long = (footprint("qbert", 10**6, frames, index="exact").in_this_run for frames in (4000, 8000))
+    assert long - short == 1000 * EpisodicMemory.bytes_per_entry(64, "exact")
 
 
 @pytest.mark.skipif(not MEMINFO.exists(), reason="needs /proc")
@@ -124,13 +158,15 @@ def test_ram_is_what_the_system_says_or_less():
     assert 0 < physical_ram() <= 1024 * int(total.split()[1])
 
 
-def test_what_cannot_fit_is_refused():
-    ram = physical_ram()
-    fits, too_large = RamReport(10 * ram, ram, ram, {5: 2}), RamReport(10 * ram, ram + 1, ram, {5: 2})
-    fits.refuse_what_cannot_fit(ignore=False)
-    too_large.refuse_what_cannot_fit(ignore=True)
+def test_what_cannot_fit_is_refused(monkeypatch):
+    config, quiet = RunConfig("Eight-v0", 4000, agent=MFECConfig(capacity=10**6)), Console(file=io.StringIO())
+    needed = of_eight(10**6, 4000).in_this_run
+    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: needed)
+    refuse_what_cannot_fit(config, quiet, ignore=False)
+    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: needed - 1)
+    refuse_what_cannot_fit(config, quiet, ignore=True)
     with pytest.raises(TooLarge, match=r"smaller --capacity or fewer --total-frames, or --ignore-memory-limit"):
-        too_large.refuse_what_cannot_fit(ignore=False)
+        refuse_what_cannot_fit(config, quiet, ignore=False)
 
 
 @pytest.mark.parametrize(("number", "text"), [
@@ -140,74 +176,55 @@ def test_bytes_are_shown_for_people(number, text):
     assert show_bytes(number) == text
 
 
-# -- Runs side by side ------------------------------------------------------------------------------------------------
+# -- Processes and GPUs -----------------------------------------------------------------------------------------------
 
 
-def runs(*envs: str, capacity: int = 1000, total_frames: int = 10**9, **settings: str) -> list[RunConfig]:
-    return [RunConfig(env, total_frames, 0, AgentConfig(capacity=capacity, **settings)) for env in envs]
+def test_what_a_run_can_come_to_need_grows_with_what_it_can_remember():
+    lake = RunConfig("FrozenLake-v1", 600, agent=MFECConfig(capacity=100, embedding="identity"))
+    assert 0 < needs_of(lake).ram - PROCESS_BYTES < 10**7
+    qbert = RunConfig("qbert", 10_000_000, agent=MFECConfig(embedding="random_projection"))
+    assert 2 * 2_500_000 * 256 < needs_of(qbert).ram < 2 * 2_500_000 * 600
+    full = replace(qbert, total_frames=10**9)  # all six buffers
+    assert 2 * 6_000_000 * 256 < needs_of(full).ram < 2 * 6_000_000 * 600
+    assert needs_of(replace(qbert, environment=EnvConfig(n_envs=64))) == needs_of(qbert)
+    replay = needs_of(RunConfig("qbert", 10_000_000, algorithm="dqn")).ram - PROCESS_BYTES
+    assert 2 * 1_000_000 * 84 * 84 < replay < 2 * 1_000_000 * 84 * 85
+    assert needs_of(RunConfig("qbert", 10_000_000, algorithm="a2c")) == Needs(PROCESS_BYTES)
+    assert needs_of(replace(qbert, env="NoSuchLake-v1")) == Needs()
 
 
-def refusal(configs: list[RunConfig], ignore: bool = False) -> str:
-    """What is said of these runs when they are to start."""
-    said = io.StringIO()
-    refuse_what_cannot_fit(configs, Console(file=said, width=40), ignore=ignore)
-    return said.getvalue()
+def test_on_a_gpu_states_are_counted_there_and_not_in_ram():
+    here, there = (
+        RunConfig("FrozenLake-v1", 2000, 0, MFECConfig(capacity=1000, index="cuda", device=device))
+        for device in ("cpu", "cuda")
+    )
+    cpu, gpu = footprint_of(here), footprint_of(there)
+    assert cpu is not None
+    assert gpu is not None
+    assert cpu.full - gpu.full == 4 * 1000 * 4
+    assert cpu.in_this_run - gpu.in_this_run == 2000 * 4
+    assert needs_of(here).device == 0
+    assert 2000 * 4 <= needs_of(there).device == gpu.on_device
 
 
-def test_runs_of_different_capacities_are_told_apart(monkeypatch):
-    configs = runs("FrozenLake-v1", index="cuda") + runs("CartPole-v1", "CartPole-v1", index="cuda", capacity=200)
-    assert refusal(configs).startswith("memory: 3 runs with together 4 x 1,000 + 4 x 200 entries can grow to ")
-    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: 1)
-    with pytest.raises(TooLarge, match=r"a capacity of 4 x 1,000 \+ 4 x 200 entries of all runs needs "):
-        refusal(configs)
-
-
-def test_the_memories_of_runs_side_by_side_add_up(monkeypatch):
-    lake = EpisodicMemory.bytes_when_full(4, 1, 1000, "cuda")
-    cart = EpisodicMemory.bytes_when_full(2, 4, 1000, "cuda")
-    configs = runs("FrozenLake-v1", "CartPole-v1", "CartPole-v1", index="cuda")
-    needed = lake + 2 * cart
-    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: needed)
-    figures = f"8 x 1,000 entries can grow to {show_bytes(needed)}, at most {show_bytes(needed)} of it in this run"
-    assert refusal(configs) == f"memory: 3 runs with together {figures}; this machine has {show_bytes(needed)}\n"
-    monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: needed - 1)
-    with pytest.raises(TooLarge, match=r"1,000 entries for each of 8 actions of all runs needs .* smaller --capacity"):
-        refusal(configs)
-    assert refusal(configs, ignore=True).startswith("memory: 3 runs")
-    for config in configs:
-        refusal([config])
-
-
-def test_on_a_gpu_states_are_counted_there_and_not_in_ram(monkeypatch):
-    monkeypatch.setattr("mfec.experiments.ram.free_on_device", lambda: 10**12)
-    here, there = (runs("FrozenLake-v1", index="cuda", device=device, total_frames=2000) for device in ("cpu", "cuda"))
-    reports = [RamReport.of(4, 1, config, 1) for config in (*here, *there)]
-    assert reports[0].full - reports[1].full == 4 * 1000 * 4
-    assert reports[0].in_this_run - reports[1].in_this_run == 2000 * 4
-    assert reports[0].on_device == 0
-    assert reports[1].on_device >= 2000 * 4
-    memory, device = refusal(there).splitlines()
-    assert memory.startswith("memory: 4 x 1,000 entries can grow to ")
-    needed = show_bytes(reports[1].on_device)
-    assert device == f"GPU: states need up to {needed} in this run, 1 TB are free"
-
-
-@pytest.mark.parametrize("n_runs", [1, 3])
-def test_what_cannot_fit_on_the_gpu_is_refused_with_figures(monkeypatch, n_runs):
-    configs = runs(*["qbert"] * n_runs, device="cuda", capacity=10**6, total_frames=4 * 10**6)
-    one = RamReport.of(6, 64, configs[0], 4)
-    needed = RamReport.together([one] * n_runs).on_device
-    states = n_runs * 10**6 * 64 * 4  # as many as there are steps
+def test_what_cannot_fit_on_the_gpu_is_refused_with_figures(monkeypatch):
+    config = RunConfig("qbert", 4 * 10**6, 0, MFECConfig(capacity=10**6, device="cuda"))
+    needed = needs_of(config).device + DEVICE_SCRATCH
+    states = 10**6 * 64 * 4  # as many as there are steps
     assert states < needed < 1.2 * states + 10**9
-    assert (needed == one.on_device) == (n_runs == 1)
     monkeypatch.setattr("mfec.experiments.ram.physical_ram", lambda: 10**15)
-    monkeypatch.setattr("mfec.experiments.ram.free_on_device", lambda: needed)
-    assert f"GPU: states need up to {show_bytes(needed)} in this run" in refusal(configs)
-    monkeypatch.setattr("mfec.experiments.ram.free_on_device", lambda: needed - 1)
+
+    def refusal(free: int, ignore: bool = False) -> str:
+        """What is said of the run when it is to start."""
+        said = io.StringIO()
+        refuse_what_cannot_fit(config, Console(file=said, width=40), ignore=ignore, free=free)
+        return said.getvalue()
+
+    assert refusal(needed).splitlines()[1].startswith(f"GPU: states need up to {show_bytes(needed)} in this run, ")
     figures = rf"GPU: states need up to {show_bytes(needed)} in this run, {show_bytes(needed - 1)} are free: "
-    with pytest.raises(TooLarge, match=figures + "choose a smaller --capacity or fewer runs, or --ignore-memory-limit"):
-        refusal(configs)
-    assert "GPU: states need up to" in refusal(configs, ignore=True)
+    with pytest.raises(TooLarge, match=figures + "choose a smaller --capacity, or --ignore-memory-limit"):
+        refusal(needed - 1)
+    assert "GPU: states need up to" in refusal(needed - 1, ignore=True)
 
 
 # -- The command ------------------------------------------------------------------------------------------------------
@@ -234,7 +251,7 @@ def test_a_capacity_that_cannot_fit_is_refused_before_anything_is_written(tmp_pa
     arguments = ["--capacity", str(capacity), "--total-frames", str(10**12), "--out", str(tmp_path / "run")]
     assert main(["train", "qbert", *arguments]) == 1
     error = capsys.readouterr().err
-    assert error.startswith(f"mfec: a capacity of {capacity:,} entries for each of 6 actions needs ")
+    assert error.startswith(f"mfec: memory: 6 x {capacity:,} entries need up to ")
     assert "--ignore-memory-limit" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()

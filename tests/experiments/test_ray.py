@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.cli import main
-from mfec.config import AgentConfig, RunConfig
-from mfec.experiments.grid import Choices, GridRun, expand, read_experiment
-from mfec.experiments.launchers import HowToTrain, Job, saved_frames
+from mfec.experiments.grid import Choices, expand, read_experiment
 from mfec.experiments.launchers.ray import RayLauncher, _train_task
 from mfec.experiments.lock import LOCK
+from mfec.experiments.many_runs import Run, TrainingOptions, saved_frames
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory
 
@@ -169,36 +170,46 @@ def test_asked_to_stop_tasks_save_and_another_launcher_goes_on(tmp_path, undistu
         assert outcome(run.path) == outcome(undisturbed / run.path.relative_to(tmp_path))
 
 
+def test_seeds_of_the_command_train_are_tasks_too(tmp_path, cluster, capsys):
+    lake = ["train", "FrozenLake-v1", "--total-frames", "600", "--capacity", "100", "--no-video"]
+    ray = ["--launcher", "ray", "--ray-address", cluster.address]
+    assert main([*lake, *ray, "--seeds", "0", "1", "--out", str(tmp_path / "ray")]) == 0
+    assert "1,200/1,200 frames" in capsys.readouterr().out
+    assert (tmp_path / "ray" / "curve.png").exists()
+    assert main([*lake, "--seed", "1", "--out", str(tmp_path / "alone")]) == 0
+    assert outcome(tmp_path / "ray" / "seed-1") == outcome(tmp_path / "alone")
+
+
 # -- What goes wrong --------------------------------------------------------------------------------------------------
 
 
-QBERT = RunConfig("qbert", FRAMES, agent=AgentConfig(embedding="random_projection"))
+QBERT = RunConfig("qbert", FRAMES, agent=MFECConfig(embedding="random_projection"))
 
 
 def test_a_run_that_no_node_has_memory_for_fails_with_a_sentence(tmp_path, cluster):
-    run = GridRun(replace(QBERT, total_frames=10**14, agent=replace(QBERT.agent, capacity=10**12)), Path("a", "b", "c"))
-    job = Job(run, tmp_path / run.place)
-    (tmp_path / ".grid").mkdir()
-    launcher = RayLauncher(out=tmp_path, how=HowToTrain(), address=cluster.address)
-    launcher.start([job])
+    config = replace(QBERT, total_frames=10**14, agent=replace(QBERT.agent, capacity=10**12))
+    run = Run("large", config, tmp_path / "large")
+    launcher = RayLauncher(folder=tmp_path, options=TrainingOptions(), address=cluster.address)
+    launcher.start([run], Console(quiet=True))
+    assert not launcher.busy
     launcher.close()
-    assert job.state == "failed"
+    assert run.state == "failed"
     assert re.fullmatch(
         r"it can come to need [\d.,e+]+ TB, and no node of the Ray cluster has more than [\d.]+ GB; "
         "--ignore-memory-limit starts it all the same",
-        job.reason,
+        run.reason,
     )
 
 
 @pytest.mark.parametrize("token", [None, "another"])
 def test_a_node_that_does_not_share_the_folder_says_so(tmp_path, token):
-    (tmp_path / ".grid").mkdir()
+    (tmp_path / ".ray").mkdir()
     if token:
-        (tmp_path / ".grid" / "token").write_text(token)
-    state, reason = _train_task(QBERT, tmp_path, PLACE, HowToTrain(), "the token", threads=1)
+        (tmp_path / ".ray" / "token").write_text(token)
+    state, reason = _train_task(QBERT, tmp_path / PLACE, TrainingOptions(), tmp_path, "the token", threads=1)
     assert state == "failed"
     assert reason == (
-        f"the node {socket.gethostname()} does not see the folder {tmp_path} that the grid was begun in: "
+        f"the node {socket.gethostname()} does not see the folder {tmp_path} in which this was begun: "
         "--out must be on a file system that all nodes of the cluster share"
     )
     assert not (tmp_path / PLACE).exists()

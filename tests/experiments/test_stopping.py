@@ -14,7 +14,7 @@ from mfec.experiments.stopping import ASK_TO_STOP, STOP_SIGNALS, passing_on, sto
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock by which requests are told apart: it stands still but for what a test adds to `now`."""
-    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)  # type: ignore[attr-defined]
     monkeypatch.setattr("mfec.experiments.stopping.time", clock)
     return clock
 

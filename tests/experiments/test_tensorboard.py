@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from mfec import MFEC
+from mfec.callbacks import Tables, TensorBoard
 from mfec.cli import main
-from mfec.experiments.tensorboard import TensorBoard
 from mfec.run_directory import RunDirectory
 
 from ..waiting import PATIENCE
@@ -45,19 +46,19 @@ def test_events_are_the_rows_of_progress(tmp_path, env, index):
 
 
 def test_a_number_that_is_not_there_yet_is_left_out(tmp_path):
-    board = TensorBoard(tmp_path)
-    board.write(40, {"frames": 40, "return_mean_100": "", "memory_entries": 7})
-    board.write(80, {"frames": 80, "return_mean_100": 2.5, "memory_entries": 9})
-    board.close()
-    assert scalars(tmp_path) == {"mfec/return_mean_100": [(80, 2.5)], "mfec/memory_entries": [(40, 7.0), (80, 9.0)]}
+    agent = MFEC("CartPole-v1", capacity=50, seed=0)
+    agent.learn(60, [TensorBoard(tmp_path), Tables(tmp_path / "run")])
+    told = scalars(tmp_path)
+    assert told["mfec/memory_entries"][0] == (1, 0.0)
+    first, _ = told["mfec/return_mean_100"][0]
+    assert first == RunDirectory(tmp_path / "run").episodes()["frames"][0] > 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
 def test_on_a_full_disk_events_are_given_up_with_a_sentence(tmp_path, monkeypatch, caplog):
+    agent = MFEC("CartPole-v1", capacity=50, seed=0)
     monkeypatch.setattr(Path, "open", lambda path, mode: open("/dev/full", mode))  # noqa: SIM115
-    board = TensorBoard(tmp_path)
-    board.write(40, {"frames": 40, "memory_entries": 7})
-    board.close()
+    assert agent.learn(40, TensorBoard(tmp_path)).frames == 40
     [said] = caplog.messages
     assert said.startswith("cannot write TensorBoard events: ")
     assert "No space left on device" in said
@@ -66,9 +67,7 @@ def test_on_a_full_disk_events_are_given_up_with_a_sentence(tmp_path, monkeypatc
 def test_without_the_extra_there_are_no_events_and_no_error(tmp_path, monkeypatch):
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else find_spec(name))
-    board = TensorBoard(tmp_path)
-    board.write(40, {"frames": 40, "memory_entries": 7})
-    board.close()
+    MFEC("CartPole-v1", capacity=50, seed=0).learn(40, TensorBoard(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 

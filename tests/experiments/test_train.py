@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,10 +26,15 @@ from PIL import Image
 from rich.console import Console
 
 from mfec import MFEC
-from mfec.checkpoint import read_checkpoint, write_checkpoint
+from mfec.agent import Tally
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
+from mfec.callbacks import Callback
+from mfec.checkpoint import read_checkpoint
 from mfec.cli import main
-from mfec.config import AgentConfig, EnvConfig, RunConfig
-from mfec.experiments.train import next_row, train
+from mfec.config import EnvConfig
+from mfec.experiments.train import train
+from mfec.interface import Agent, next_row
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 from ..waiting import PATIENCE
@@ -40,9 +44,9 @@ from .stopping import CLOCKS, games_of, stopped_after, wait_for
 EPISODES_HEADER = "frames,episode,return,length_frames"
 PROGRESS_HEADER = (
     "frames,seconds,steps_per_second,return_mean_100,exact_match_rate,exact_match_rate_chosen,"
-    "memory_entries,memory_bytes,lookup_ms,write_ms,recall"
+    "memory_entries,memory_bytes,memory_fill,lookup_ms,write_ms,recall"
 )
-SMALL = AgentConfig(capacity=2000)
+SMALL = MFECConfig(capacity=2000)
 
 
 def quiet_train(config: RunConfig, out: Path, **options: Any) -> tuple[RunDirectory, str]:
@@ -80,14 +84,14 @@ def test_a_run_directory_holds_settings_tables_checkpoint_history_events_a_curve
 
 
 def test_settings_are_resolved(finished):
-    agent = AgentConfig(capacity=2000, embedding="table", truncated="bootstrap")
+    agent = MFECConfig(capacity=2000, embedding="table", truncated="bootstrap")
     config = RunConfig("FrozenLake-v1", 21_000, 5, agent, EnvConfig())
     assert finished.read_config() == config
-    assert MFEC.load(finished.checkpoint).config == config.agent
+    assert MFEC.load(finished.checkpoint).config == agent.of_agent
 
 
 def test_a_projection_is_what_auto_stands_for_where_observations_are_large(tmp_path):
-    run, _ = quiet_train(RunConfig("CartPole-v1", 50, 0, AgentConfig(capacity=100, dim=2)), tmp_path / "run")
+    run, _ = quiet_train(RunConfig("CartPole-v1", 50, 0, MFECConfig(capacity=100, dim=2)), tmp_path / "run")
     assert run.read_config().agent.embedding == "random_projection"
 
 
@@ -100,7 +104,7 @@ def test_every_finished_game_is_a_row(finished):
     table = finished.episodes()
     assert table["episode"] == list(range(1, agent.games + 1))
     assert table["return"][-100:] == list(agent.scores)
-    # One lane: games follow one another without a gap, a frame a step.
+    # One environment: games follow one another without a gap, a frame a step.
     assert table["frames"] == list(itertools.accumulate(table["length_frames"]))
     assert table["frames"][-1] <= 21_000
     assert set(table["return"]) == {0.0, 1.0}
@@ -146,21 +150,29 @@ def test_rows_lie_no_further_apart_than_a_hundredth_of_the_frames_so_far(frames)
     assert next_row(following - 1) == following, "wherever the run goes on"
 
 
+class Counted(Callback):
+    """What the agent has counted and holds at every row of progress."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, Tally, int, int, int]] = []
+
+    def on_progress(self, agent: Any, row: dict[str, Any]) -> None:
+        memory = agent.memory
+        self.rows.append((row["frames"], agent._tally, len(memory), memory.nbytes, max(memory.sizes)))
+
+
 def test_match_rates_are_those_of_the_steps_since_the_last_row_and_sizes_those_of_the_memory(finished):
-    agent = MFEC("FrozenLake-v1", capacity=2000, seed=5)
-    past, before = Counter(), 0
-    for row, frames in enumerate(map(int, finished.progress()["frames"])):
-        counts = Counter(vars(agent.learn(frames).tally))
-        counts.subtract(past)
-        past.update(counts)
-        progress = {name: column[row] for name, column in finished.progress().items()} if row % 50 == 49 else None
-        assert counts["steps"] == frames - before
+    counted = Counted()
+    MFEC("FrozenLake-v1", capacity=2000, seed=5).learn(21_000, counted)
+    progress, before = finished.progress(), 0
+    assert [frames for frames, *_ in counted.rows] == progress["frames"]
+    for row, (frames, tally, entries, nbytes, largest) in enumerate(counted.rows):
+        assert tally.steps == frames - before
         before = frames
-        if progress:
-            chosen = counts["exact_chosen"] / counts["steps"]
-            assert progress["exact_match_rate"] == pytest.approx(counts["exact"] / counts["lookups"], abs=1e-6)
-            assert progress["exact_match_rate_chosen"] == pytest.approx(chosen, abs=1e-6)
-            assert (progress["memory_entries"], progress["memory_bytes"]) == (len(agent.memory), agent.memory.nbytes)
+        assert progress["exact_match_rate"][row] == pytest.approx(tally.exact / tally.lookups, abs=1e-6)
+        assert progress["exact_match_rate_chosen"][row] == pytest.approx(tally.exact_chosen / tally.steps, abs=1e-6)
+        assert (progress["memory_entries"][row], progress["memory_bytes"][row]) == (entries, nbytes)
+        assert progress["memory_fill"][row] == pytest.approx(largest / 2000, abs=1e-6)
 
 
 def test_the_time_of_writing_is_that_of_the_steps_since_the_last_row(tmp_path):
@@ -177,9 +189,15 @@ def test_speed_counts_the_steps_since_the_run_went_on(tmp_path, monkeypatch):
     """The first row after a stop: 20 of its 50 steps were made before."""
     config = RunConfig("FrozenLake-v1", 9020, 0, SMALL)
     quiet_train(config, tmp_path / "run")
-    clock = itertools.chain([100.0], itertools.repeat(102.0))  # when the run goes on, and from then on
-    monkeypatch.setattr("mfec.experiments.train.time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    run, _ = quiet_train(replace(config, total_frames=9050), tmp_path / "run", resume=True)
+    now = 100.0  # when the run goes on
+
+    class TwoSeconds(Callback):
+        def on_step(self, agent: Agent) -> None:
+            nonlocal now
+            now = 102.0
+
+    monkeypatch.setattr("mfec.interface.time", SimpleNamespace(perf_counter=lambda: now))
+    run, _ = quiet_train(replace(config, total_frames=9050), tmp_path / "run", resume=True, display=TwoSeconds())
     assert run.progress()["frames"][-2:] == [9000, 9050]
     assert run.progress()["steps_per_second"][-1] == 15.0
 
@@ -211,7 +229,7 @@ def test_a_senseless_number_of_frames_between_checkpoints_is_refused(tmp_path, c
     out = tmp_path / "run"
     arguments = ["train", "FrozenLake-v1", "--total-frames", "100", "--checkpoint-frames", frames, "--out", str(out)]
     assert main(arguments) == 1
-    assert f"checkpoint_frames must be at least 1, not {frames}" in capsys.readouterr().err
+    assert f"a checkpoint comes every frame or less often, not every {frames}" in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -310,47 +328,6 @@ def test_tables_that_lack_games_of_the_checkpoint_are_an_error(tmp_path):
     run.episodes_file.write_text(EPISODES_HEADER + "\n")
     with pytest.raises(RunDirectoryError, match=r"episodes\.csv has 0 games, the checkpoint"):
         quiet_train(replace(config, total_frames=900), tmp_path / "run", resume=True)
-
-
-NEWER = ("memory_bytes", "write_ms", "recall")  # columns that came with the approximate index
-
-
-def make_older(run: RunDirectory) -> list[dict[str, str]]:
-    """Make of a run what the version before them would have left; the rows of its progress."""
-    header, *rows = (line.split(",") for line in run.progress_file.read_text().splitlines())
-    kept = [{name: value for name, value in zip(header, row, strict=True) if name not in NEWER} for row in rows]
-    lines = [",".join(name for name in header if name not in NEWER), *(",".join(row.values()) for row in kept)]
-    run.progress_file.write_text("".join(line + "\n" for line in lines))
-    state, tensors = read_checkpoint(run.checkpoint, kind="agent")
-    del state["tally"]["write_seconds"], state["memory"]["index_state"]
-    for name in ("recall", "kernel"):
-        del state["config"][name], state["memory"][name]
-    run.config_file.write_text(re.sub(r"(recall|kernel) = .*\n", "", run.config_file.read_text()))
-    write_checkpoint(run.checkpoint, kind="agent", state=state, tensors=tensors)
-    return kept
-
-
-def test_a_run_of_an_earlier_version_goes_on_and_its_progress_gets_the_new_columns(tmp_path):
-    config = RunConfig("CartPole-v1", 1205, 0, replace(SMALL, index="exact"))
-    run, _ = quiet_train(config, tmp_path / "parts")
-    older = make_older(run)
-    kept = [row for row in older if row["frames"] != "1205"]  # its end, where it now goes on
-    assert len(kept) == len(older) - 1 > 100
-    assert "recall" not in run.progress_file.read_text()
-    quiet_train(replace(config, total_frames=2000), tmp_path / "parts", resume=True)
-    header, *rows = run.progress_file.read_text().splitlines()
-    assert header == PROGRESS_HEADER
-    rows = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
-    assert rows[-1]["frames"] == "2000"
-    old, new = rows[: len(kept)], rows[len(kept) :]
-    assert old == [{name: row.get(name, "") for name in header.split(",")} for row in kept]
-    assert all(float(row["memory_bytes"]) > 0 and row["write_ms"] for row in new)
-    assert float(new[0]["seconds"]) > float(old[-1]["seconds"])
-
-    quiet_train(replace(config, total_frames=2000), tmp_path / "whole")
-    (games, progress, memory), expected = outcome(tmp_path / "parts"), outcome(tmp_path / "whole")
-    progress["memory_bytes"][: len(kept)] = expected[1]["memory_bytes"][: len(kept)]
-    assert (games, progress, memory) == expected
 
 
 # -- Seeds ------------------------------------------------------------------------------------------------------------
@@ -469,16 +446,16 @@ def test_on_a_full_disk_the_last_good_checkpoint_stays_and_the_run_goes_on_from_
 
 
 def test_on_a_disk_without_room_for_any_checkpoint_the_message_says_so(tmp_path):
-    arguments = ["CartPole-v1", "--total-frames", "20", "--capacity", "2000", "--out", str(tmp_path / "run")]
-    full = train_with_little_room(2000, *arguments)
+    arguments = ["CartPole-v1", "--total-frames", "1000", "--capacity", "2000", "--out", str(tmp_path / "run")]
+    full = train_with_little_room(40_000, *arguments)  # a table takes less, a memory more
     assert full.returncode == 1
     assert "Traceback" not in full.stdout + full.stderr
     assert full.stderr.splitlines()[-1].endswith("nothing is kept")
 
 
 def test_on_a_disk_without_room_for_a_table_a_sentence_names_it(tmp_path):
-    arguments = ["FrozenLake-v1", "--total-frames", "3000", "--capacity", "2000", "--out", str(tmp_path / "run")]
-    full = train_with_little_room(500, *arguments)
+    arguments = ["FrozenLake-v1", "--total-frames", "20000", "--capacity", "2000", "--out", str(tmp_path / "run")]
+    full = train_with_little_room(15_000, *arguments)
     assert full.returncode == 1
     assert "Traceback" not in full.stdout + full.stderr
     assert full.stderr.splitlines()[-1].startswith("mfec: ")

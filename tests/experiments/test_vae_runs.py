@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
 import signal
 import sys
 import textwrap
+import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,18 +21,19 @@ from rich.console import Console
 from tyro.conf import OmitSubcommandPrefixes
 
 from mfec import MFEC
-from mfec.cli import Command, Train, main
-from mfec.cli.train import _again, _runs
-from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
+from mfec.callbacks import Stopped
+from mfec.cli import Train, command_for, main
+from mfec.cli.train import _again
+from mfec.config import EnvConfig, VAEConfig
 from mfec.embeddings import VAE
 from mfec.embeddings.vae.training import Trainer
 from mfec.experiments import vae as experiments_vae
-from mfec.experiments.fleet import Member, train_fleet
-from mfec.experiments.launchers import HowToTrain
-from mfec.experiments.launchers.one_run import train_one
-from mfec.experiments.launchers.room import bytes_needed
+from mfec.experiments.launchers.local import LocalLauncher
 from mfec.experiments.lock import locked
-from mfec.experiments.stopping import Stopped
+from mfec.experiments.many_runs import Run, TrainingOptions, train_runs
+from mfec.experiments.ram import needs_of
 from mfec.experiments.train import train
 from mfec.experiments.vae_directory import VAEDirectoryError
 from mfec.run_directory import RunDirectory, RunDirectoryError
@@ -37,7 +41,19 @@ from mfec.run_directory import RunDirectory, RunDirectoryError
 from ..waiting import PATIENCE
 from .stopping import games_of, outcome, stopped_after, wait_for
 
-pytestmark = pytest.mark.usefixtures("small")
+pytestmark = pytest.mark.usefixtures("small", "_small_networks")
+# A run has the networks of the paper; with these a step takes milliseconds.
+RECIPE = VAEConfig(minibatch=4, channels=(4, 4, 4, 4), hidden=16, latents=4)
+
+
+@pytest.fixture(scope="module")
+def _small_networks() -> Iterator[None]:
+    small = property(lambda own: replace(RECIPE, frames=own.vae_frames, steps=own.vae_steps))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MFECConfig, "own_vae", small)
+        yield
+
+
 SHORT = ["--total-frames", "1200", "--capacity", "100", "--max-frames", "400", "--no-video"]
 
 
@@ -64,7 +80,6 @@ def run(tmp_path_factory: pytest.TempPathFactory, make_encoder, small: None) -> 
 def test_states_are_those_of_the_encoder(run):
     config = RunDirectory(run).read_config()
     assert (config.agent.embedding, config.agent.vae) == ("vae", str(run.with_name("vae")))
-    assert "[vae]" not in (run / "config.toml").read_text()
     agent = MFEC.load(run / "checkpoint")
     assert isinstance(agent.embedding, VAE)
     assert agent.embedding.digest == VAE.load(run.with_name("vae")).digest
@@ -100,7 +115,7 @@ def test_it_can_be_evaluated_and_played_when_its_encoder_is_gone(run, make_encod
     assert "agent" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("way", ["alone", "several", "fleet", "grid"])
+@pytest.mark.parametrize("way", ["alone", "processes", "fleet"])
 def test_it_goes_on_when_its_encoder_is_gone(run, make_encoder, tmp_path, way):
     """The checkpoint holds it. Its settings stay as they were."""
     vae, out = make_encoder(tmp_path / "vae"), tmp_path / "runs" / "seed-0"
@@ -109,18 +124,11 @@ def test_it_goes_on_when_its_encoder_is_gone(run, make_encoder, tmp_path, way):
     with stopped_after(120):
         train(config, out, console=Console(file=io.StringIO()))
     shutil.rmtree(vae)
-    if way == "grid":
-        needed = bytes_needed(config, out)
-        assert needed == bytes_needed(replace(config, agent=replace(config.agent, vae=before.agent.vae)))
-        assert train_one(config, out, HowToTrain()) == ("finished", "")
-    elif way == "fleet":
-        member = Member("only", config, out)
-        train_fleet([member], resume=True, console=Console(file=io.StringIO()))
-        assert (member.outcome, member.reason) == ("finished", "")
-    else:
-        where = ["--seeds", "0", "--out", str(out.parent)] if way == "several" else ["--out", str(out)]
-        index = ["--index", "cuda"] if way == "alone" else ["--index", "exact"]  # else several are a fleet
-        assert main(["train", "qbert", *SHORT, "--vae", str(vae), *index, *where, "--resume"]) == 0
+    needed = needs_of(config, out)
+    assert needed == needs_of(replace(config, agent=replace(config.agent, vae=before.agent.vae)))
+    where = ["--out", str(out)] if way == "alone" else ["--seeds", "0", "--out", str(out.parent)]
+    index = ["--index", "exact" if way == "processes" else "cuda"]
+    assert main(["train", "qbert", *SHORT, "--vae", str(vae), *index, *where, "--resume"]) == 0
     assert (out / "episodes.csv").read_bytes() == (run / "episodes.csv").read_bytes()
     assert RunDirectory(out).read_config().agent.vae == str(vae)
     assert MFEC.load(out / "checkpoint").frames == 1200
@@ -172,15 +180,14 @@ def test_an_encoder_that_is_not_there_is_refused_once(tmp_path, capsys, seeds):
 def test_without_torch_nothing_is_begun(encoder, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert main(["train", "qbert", *SHORT, "--vae", str(encoder), "--out", str(tmp_path / "run")]) == 1
-    assert refused(capsys) == "the VAE needs the extra `torch`: pip install 'mfec[torch]'"
+    assert refused(capsys).endswith("needs the extra `torch`: pip install 'mfec[torch]'")
     assert not (tmp_path / "run").exists()
 
 
 # -- With a VAE of its own --------------------------------------------------------------------------------------------
 
-AGENT = AgentConfig(embedding="vae", capacity=100, index="cuda")
-RECIPE = VAEConfig(frames=640, steps=105, minibatch=4, channels=(4, 4, 4, 4), hidden=16, latents=4)
-OWN = RunConfig("qbert", 1640, 0, AGENT, EnvConfig(max_frames=300), RECIPE)
+AGENT = MFECConfig(embedding="vae", capacity=100, index="cuda", vae_frames=640, vae_steps=105)
+OWN = RunConfig("qbert", 1640, 0, AGENT, EnvConfig(max_frames=300))
 
 
 def begin(out: Path, *, resume: bool = False) -> str:
@@ -191,7 +198,7 @@ def begin(out: Path, *, resume: bool = False) -> str:
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory, small: None) -> Path:
+def own(tmp_path_factory: pytest.TempPathFactory, small: None, _small_networks: None) -> Path:
     """A run of Q*bert that trained its own VAE, never stopped."""
     out = tmp_path_factory.mktemp("own")
     begin(out)
@@ -207,14 +214,13 @@ def test_the_frames_of_its_vae_are_its_first(own):
     assert (progress[0], progress[-1]) == (644, 1640)
     assert len(progress) > 100  # they lie a hundredth of what the agent has played apart; its VAE's frames do not count
     assert MFEC.load(run.checkpoint).frames == 1640
-    assert MFEC.load(run.checkpoint).embedding.digest == VAE.load(own / "vae").digest
+    assert MFEC.load(run.checkpoint).embedding.digest == VAE.load(own / "vae").digest  # type: ignore[attr-defined]
     assert VAE.load(own).digest == VAE.load(own / "vae").digest  # a run is as good a name for its encoder
 
 
 def test_its_settings_are_those_of_its_vae_too(own):
-    lines = (own / "config.toml").read_text().splitlines()
-    table = lines[lines.index("[vae]") + 1 :]
-    assert {"frames = 640", "steps = 105", "channels = [4, 4, 4, 4]", "latents = 4"} <= set(table)
+    table = tomllib.loads((own / "config.toml").read_text())["agent"]
+    assert {"vae_frames": 640, "vae_steps": 105}.items() <= table.items()
     assert RunDirectory(own).read_config() == replace(OWN, agent=replace(OWN.agent, truncated="write"))
 
 
@@ -234,8 +240,11 @@ def test_its_frames_are_deleted_and_not_collected_again(own, tmp_path, monkeypat
 
 
 KILLED = """
-    from mfec.config import *
+    from mfec.algorithms import RunConfig
+    from mfec.algorithms.mfec import MFECConfig
+    from mfec.config import EnvConfig, EvaluationConfig, VAEConfig
     from mfec.experiments.train import train
+    MFECConfig.own_vae = {vae!r}
     train({config!r}, sys.argv[1])
 """
 
@@ -250,7 +259,7 @@ def goes_on_as_if_it_had_not_been_stopped(out: Path, own: Path) -> None:
 
 
 def test_killed_while_its_vae_is_trained_it_ends_as_if_it_had_not_been(own, tmp_path, start_small):
-    process = start_small(KILLED.format(config=OWN), str(tmp_path))
+    process = start_small(KILLED.format(config=OWN, vae=replace(RECIPE, frames=640, steps=105)), str(tmp_path))
     wait_for((tmp_path / "vae" / "checkpoint" / "manifest.json").exists, process)
     process.kill()
     process.communicate(timeout=PATIENCE)
@@ -258,26 +267,48 @@ def test_killed_while_its_vae_is_trained_it_ends_as_if_it_had_not_been(own, tmp_
     goes_on_as_if_it_had_not_been_stopped(tmp_path, own)
 
 
-def test_asked_to_stop_while_its_vae_is_trained_it_ends_as_if_it_had_not_been(own, tmp_path, monkeypatch):
+@contextlib.contextmanager
+def asked_to_stop_in_a_chunk() -> Iterator[None]:
+    """While a VAE is trained, this process is asked to stop."""
     finish = Trainer.finish_chunk
 
     def ask_to_stop(trainer: Trainer) -> np.ndarray:
         os.kill(os.getpid(), signal.SIGTERM)
         return finish(trainer)
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "finish_chunk", ask_to_stop)
-        with pytest.raises(Stopped):
-            begin(tmp_path)
+        yield
+
+
+def test_asked_to_stop_while_its_vae_is_trained_it_ends_as_if_it_had_not_been(own, tmp_path):
+    with asked_to_stop_in_a_chunk(), pytest.raises(Stopped):
+        begin(tmp_path)
     goes_on_as_if_it_had_not_been_stopped(tmp_path, own)
 
 
-def test_in_a_fleet_it_is_the_run_alone(own, tmp_path):
+def test_asked_to_stop_while_the_vaes_of_a_fleet_are_trained_no_run_begins(tmp_path):
+    other = replace(OWN, agent=replace(AGENT, embedding="random_projection"))
+    runs = [Run("own", OWN, tmp_path / "own"), Run("other", other, tmp_path / "other")]
+    with asked_to_stop_in_a_chunk():
+        train_runs(runs, LocalLauncher(jobs=2, options=TrainingOptions()), console=Console(file=io.StringIO()))
+    assert [run.state for run in runs] == ["stopped", "stopped"]
+    assert not (tmp_path / "other").exists()
+    assert (tmp_path / "own" / "vae" / "checkpoint" / "manifest.json").exists()
+
+
+def train_in_fleet(run: Run) -> str:
+    """What was said."""
     said = io.StringIO()
-    member = Member("only", OWN, tmp_path)
-    train_fleet([member], console=Console(file=said, width=300))
-    assert member.outcome == "finished", said.getvalue()
-    assert "step 105/105" in said.getvalue()
+    train_runs([run], LocalLauncher(jobs=1, options=TrainingOptions()), console=Console(file=said, width=300))
+    return said.getvalue()
+
+
+def test_in_a_fleet_it_is_the_run_alone(own, tmp_path):
+    only = Run("only", OWN, tmp_path)
+    said = train_in_fleet(only)
+    assert only.state == "finished", said
+    assert "step 105/105" in said
     assert not (tmp_path / "vae" / "frames.npy").exists()
     games, _, _, tensors = outcome(tmp_path)
     assert (games, tensors) == (outcome(own)[0], outcome(own)[3])
@@ -286,11 +317,10 @@ def test_in_a_fleet_it_is_the_run_alone(own, tmp_path):
 
 def test_one_that_another_process_trains_is_refused_before_its_vae_is_trained(tmp_path):
     with locked(tmp_path / "run"):
-        member = Member("only", OWN, tmp_path / "run")
-        said = io.StringIO()
-        train_fleet([member], console=Console(file=said, width=300))
-        assert (member.outcome, "in use by process" in member.reason) == ("failed", True)
-        assert member.reason in said.getvalue()
+        only = Run("only", OWN, tmp_path / "run")
+        said = train_in_fleet(only)
+        assert (only.state, "in use by process" in only.reason) == ("failed", True)
+        assert only.reason in said
     with locked(tmp_path / "run" / "vae"), pytest.raises(RunDirectoryError, match="in use by process"):
         begin(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
@@ -304,8 +334,9 @@ def test_the_command_draws_the_vae_of_the_run(tmp_path, capsys):
     for name in ("vae/loss.png", "vae/reconstructions.png", "curve.png"):
         assert f": {tmp_path / name}\n" in said
         assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
-    config = RunDirectory(tmp_path).read_config()
-    assert config.vae == VAEConfig(frames=640, steps=1)
+    agent = RunDirectory(tmp_path).read_config().agent
+    assert (agent.vae_frames, agent.vae_steps) == (640, 1)
+    assert len((tmp_path / "vae" / "loss.csv").read_text().splitlines()) == 2
     assert main(["plot", str(tmp_path), "--out", str(tmp_path / "again.png")]) == 0
 
 
@@ -333,7 +364,7 @@ def test_a_vae_of_its_own_needs_pictures(tmp_path, capsys, monkeypatch, several)
 
 
 def parse(arguments: list[str]) -> Train:
-    command = tyro.cli(Command, args=arguments, config=(OmitSubcommandPrefixes,)).command
+    command = tyro.cli(command_for(arguments), args=arguments, config=(OmitSubcommandPrefixes,)).command
     assert isinstance(command, Train)
     return command
 
@@ -343,11 +374,11 @@ def parse(arguments: list[str]) -> Train:
     ["--vae", "runs/vae/{env}", "--index", "cuda", "--seeds", "3", "4"],
     ["--embedding", "vae", "--vae", "it's here", "--seed", "3", "--no-video", "--checkpoint-frames", "5"],
     ["--embedding", "identity", "--frame-stack", "4", "--epsilon", "1e-05", "--ignore-memory-limit"],
+    ["--launcher", "ray", "--ray-address", "auto", "--cpus-per-run", "2.0", "--total-frames", "5000"],
 ])  # fmt: skip
 def test_what_goes_on_with_a_run_asks_for_the_same_run(arguments):
     given = parse(["train", "qbert", "ms_pacman", *arguments, "--out", "here"])
-    configs = [config for config, _ in _runs(dict.fromkeys(given.envs, given), Path("here")).values()]
-    again = _again(given, configs, Path("here"))
+    again = _again(dict.fromkeys(given.envs, given), Path("here"))
     assert parse(again) == given
     assert parse([*again, "--resume"]) == replace(given, resume=True)
 
@@ -371,24 +402,15 @@ THREADS = """
 """
 
 
-def test_runs_side_by_side_encode_in_one_thread_each(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("given", "threads"), [(None, "1"), ("3", "3")])
+def test_runs_side_by_side_have_one_thread_each_unless_the_user_has_set_others(tmp_path, monkeypatch, given, threads):
     (tmp_path / "threads_env.py").write_text(textwrap.dedent(THREADS))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("OMP_NUM_THREADS", "MFEC_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+        if given:
+            monkeypatch.setenv(name, given)
     settings = ["--total-frames", "3", "--capacity", "9", "--no-video", "--out", str(tmp_path / "run")]
     assert main(["train", "threads_env:Threads-v0", "--seeds", "0", *settings]) == 0
-    assert "seed 0: threads 1 1\n" in capsys.readouterr().out
-
-
-def test_threads_that_the_user_has_set_stay_as_they_are(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    started = []
-
-    def start(command, *, env, **_):
-        started.append((env["OMP_NUM_THREADS"], env["MFEC_THREADS"]))
-        raise OSError("no more processes")
-
-    monkeypatch.setattr("subprocess.Popen", start)
-    assert main(["train", "FrozenLake-v1", "--seeds", "0", "1", "--out", str(tmp_path)]) == 1
-    assert refused(capsys) == "no more processes"
-    assert started == [("3", "1")]
+    assert f"threads {threads} {threads}\n" in (tmp_path / "run" / "seed-0" / "log.txt").read_text()
+    assert [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MFEC_THREADS")] == [given, given]

@@ -116,7 +116,7 @@ def test_what_cannot_be_done_is_a_sentence(dots_encoder, elsewhere, capsys, argu
 def test_without_torch_the_missing_extra_is_named(dots_encoder, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert show("Dots-v0", dots_encoder, out=tmp_path / "shown.png") == 1
-    assert capsys.readouterr().err == "mfec: the VAE needs the extra `torch`: pip install 'mfec[torch]'\n"
+    assert capsys.readouterr().err == "mfec: this needs the extra `torch`: pip install 'mfec[torch]'\n"
 
 
 def test_what_is_drawn_are_the_frames_and_their_reconstructions(dots_encoder, tmp_path, monkeypatch):

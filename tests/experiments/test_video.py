@@ -13,7 +13,7 @@ import pytest
 
 from mfec.envs import make_env
 from mfec.errors import MfecError
-from mfec.experiments.video import Video
+from mfec.evaluation.video import Video
 
 
 class Colours(gymnasium.Env):

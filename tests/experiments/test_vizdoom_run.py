@@ -11,8 +11,10 @@ import pytest
 from rich.console import Console
 
 from mfec import MFEC
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.cli import main
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.config import EnvConfig
 from mfec.experiments.train import train
 from mfec.run_directory import RunDirectory
 
@@ -23,7 +25,7 @@ CAPACITY = 100
 
 
 def train_basic(out: Path, *, n_envs: int = 1, resume: bool = False) -> RunDirectory:
-    config = RunConfig("VizdoomBasic-v1", 4000, 3, AgentConfig(capacity=CAPACITY), EnvConfig(n_envs=n_envs))
+    config = RunConfig("VizdoomBasic-v1", 4000, 3, MFECConfig(capacity=CAPACITY), EnvConfig(n_envs=n_envs))
     return train(config, out, resume=resume, console=Console(file=io.StringIO()))
 
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from mfec import make_atari
 from mfec.config import EnvConfig
 from mfec.envs.atari import AtariVector
-from mfec.experiments import whole_games
-from mfec.experiments.whole_games import AtRandom, WholeGames
+from mfec.evaluation import AtRandom, WholeGames, whole_games
 
 SHORT = EnvConfig(max_frames=200)
 

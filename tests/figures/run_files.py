@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mfec.config import AgentConfig, AlgorithmName, EvaluationConfig, RunConfig
-from mfec.recipes import agent_defaults, dqn_defaults, environment_defaults
+from mfec.algorithms import RunConfig
+from mfec.algorithms import algorithm as algorithm_named
+from mfec.config import EvaluationConfig
 from mfec.run_directory import EVALUATIONS, PROGRESS, RunDirectory
 
 Games = Sequence[tuple[int, float]]  # when each ended, and its score
@@ -16,7 +17,7 @@ Games = Sequence[tuple[int, float]]  # when each ended, and its score
 
 def mfec(env: str = "qbert", *, seed: int = 0, **settings: object) -> RunConfig:
     """Settings of a run of MFEC with random projections, or with other settings of its agent."""
-    agent = replace(agent_defaults(env), **{"embedding": "random_projection", **settings})
+    agent = replace(algorithm_named("mfec").defaults(env), **{"embedding": "random_projection", **settings})
     return RunConfig(env, 10_000_000, seed, agent)
 
 
@@ -25,12 +26,10 @@ def vae(env: str = "qbert", *, seed: int = 0, **settings: object) -> RunConfig:
     return mfec(env, seed=seed, embedding="vae", vae=env, **settings)
 
 
-def baseline(algorithm: AlgorithmName, env: str = "qbert", *, seed: int = 0) -> RunConfig:
+def baseline(algorithm: str, env: str = "qbert", *, seed: int = 0) -> RunConfig:
     """The published settings of another algorithm."""
-    environment = environment_defaults(algorithm)
-    return RunConfig(
-        env, 10_000_000, seed, AgentConfig(), environment, algorithm=algorithm, dqn=dqn_defaults(algorithm)
-    )
+    kind = algorithm_named(algorithm)
+    return RunConfig(env, 10_000_000, seed, kind.defaults(env), kind.environment, algorithm)
 
 
 def write_run(path: Path, config: RunConfig, games: Games, progress: Sequence[dict[str, float]] = ()) -> RunDirectory:
@@ -39,8 +38,9 @@ def write_run(path: Path, config: RunConfig, games: Games, progress: Sequence[di
     run.create(config)
     with run.episodes_file.open("a") as file:
         file.writelines(f"{frames},{number},{score!r},10\n" for number, (frames, score) in enumerate(games, start=1))
+    columns = run.progress_columns(list(dict.fromkeys([*PROGRESS, *(name for row in progress for name in row)])))
     with run.progress_file.open("a") as file:
-        file.writelines(",".join(str(row.get(name, "")) for name in PROGRESS) + "\n" for row in progress)
+        file.writelines(",".join(str(row.get(name, "")) for name in columns) + "\n" for row in progress)
     return run
 
 

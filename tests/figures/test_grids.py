@@ -37,7 +37,7 @@ def test_every_text_has_its_own_place(grids):
 def test_names_stand_left_and_numbers_right():
     figure = to_picture([LONG])
     texts = figure.axes[0].texts
-    places = {text.get_text(): (text.get_position()[0], text.get_ha()) for text in texts}
+    places = {text.get_text(): (text.get_position()[0], text.get_ha()) for text in texts}  # type: ignore[attr-defined]
     assert {places[name] for name in ("game", "Ms. Pac-Man", "Q*bert")} == {(0.0, "left")}
     [(right, how)] = {places[number] for number in ("1M", "1.0", "2.0", "3,000 ± 150")}
     assert how == "right"

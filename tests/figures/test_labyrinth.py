@@ -28,7 +28,9 @@ def polygons(figure: Figure, colour) -> list[np.ndarray]:
     """Corners of everything on the map that is filled with a colour."""
     wanted = matplotlib.colors.to_rgb(colour)
     return [
-        patch.get_xy() for patch in figure.axes[0].patches if np.allclose(patch.get_facecolor()[:3], wanted, atol=0.003)
+        patch.get_xy()  # type: ignore[attr-defined]
+        for patch in figure.axes[0].patches
+        if np.allclose(patch.get_facecolor()[:3], wanted, atol=0.003)
     ]
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mfec.algorithms import RunConfig
+from mfec.algorithms.baselines.settings import DQNConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.cli import main
-from mfec.config import AgentConfig, EnvConfig, RunConfig, VAEConfig
+from mfec.config import EnvConfig
 from mfec.figures.learning_curves import draw_learning_curves, draw_spread, learning_curves
 from mfec.figures.lines import FigureError
 from mfec.figures.pictures import new_figure
@@ -19,7 +22,7 @@ from mfec.run_directory import RunDirectory, RunDirectoryError
 
 from .run_files import evaluated, write_evaluated
 
-CONFIG = RunConfig("FrozenLake-v1", 50_000, 0, AgentConfig(embedding="identity"))
+CONFIG = RunConfig("FrozenLake-v1", 50_000, 0, MFECConfig(embedding="identity"))
 
 
 def write_run(path: Path, games: list[tuple[int, float]], config: RunConfig = CONFIG) -> RunDirectory:
@@ -33,7 +36,7 @@ def write_run(path: Path, games: list[tuple[int, float]], config: RunConfig = CO
 
 
 def random_games(seed: int, n: int = 260) -> list[tuple[int, float]]:
-    """More games than the hundred of which a point is the mean; some end at the same frame, as those of many lanes."""
+    """More games than the hundred of which a point is the mean; some end at the same frame, as side by side."""
     rng = np.random.default_rng(seed)
     ends = 500 + np.cumsum(rng.integers(0, 300, n))
     return list(zip(ends.tolist(), (100 * rng.standard_normal(n) + np.arange(n)).tolist(), strict=True))
@@ -261,8 +264,8 @@ def test_the_picture_says_which_score_it_is(tmp_path, score, epsilon, said):
 
 # -- Encoders ---------------------------------------------------------------------------------------------------------
 
-READY = replace(CONFIG, agent=AgentConfig(embedding="vae", vae="/somewhere/far/away/qbert"))
-OWN = replace(CONFIG, total_frames=2_000_000, agent=AgentConfig(embedding="vae"), vae=VAEConfig(frames=1_500_000))
+READY = replace(CONFIG, agent=MFECConfig(embedding="vae", vae="/somewhere/far/away/qbert"))
+OWN = replace(CONFIG, total_frames=2_000_000, agent=MFECConfig(embedding="vae", vae_frames=1_500_000))
 
 
 def test_a_run_whose_encoder_was_ready_is_displaced_by_the_frames_of_its_training(tmp_path):
@@ -295,7 +298,7 @@ def test_a_run_that_trained_its_own_vae_has_counted_its_frames_already(tmp_path)
 
 def test_encoders_are_told_apart_by_as_much_of_their_names_as_it_takes(tmp_path):
     runs = [
-        write_run(tmp_path / str(i), [(9, 1.0)], replace(CONFIG, agent=AgentConfig(embedding="vae", vae=vae)))
+        write_run(tmp_path / str(i), [(9, 1.0)], replace(CONFIG, agent=MFECConfig(embedding="vae", vae=vae)))
         for i, vae in enumerate(["runs/first/qbert", "runs/second/qbert"])
     ]
     assert [curve.label for curve in learning_curves(runs)] == [
@@ -324,7 +327,7 @@ def test_a_picture_is_of_the_kind_that_its_ending_says(tmp_path, capsys, ending,
 
 def test_the_picture_names_curves_and_axes(tmp_path):
     runs = [write_run(tmp_path / str(seed), random_games(seed), replace(CONFIG, seed=seed)) for seed in range(2)]
-    runs.append(write_run(tmp_path / "other", random_games(5), replace(CONFIG, agent=AgentConfig(k=3))))
+    runs.append(write_run(tmp_path / "other", random_games(5), replace(CONFIG, agent=MFECConfig(k=3))))
     text = draw_learning_curves(runs, tmp_path / "curve.svg").read_text()
     # matplotlib draws letters as outlines and keeps the words as comments
     for words in ("millions of frames", "mean of the last 100 games", "k 11", "(2 seeds)", "k 3", "(1 seed)"):
@@ -374,7 +377,7 @@ def test_a_directory_without_runs_is_refused(tmp_path, capsys):
 
 def test_an_encoder_of_the_game_itself_is_not_named(tmp_path):
     runs = [
-        write_run(tmp_path / vae, [(9, 1.0)], replace(CONFIG, env="qbert", agent=AgentConfig(embedding="vae", vae=vae)))
+        write_run(tmp_path / vae, [(9, 1.0)], replace(CONFIG, env="qbert", agent=MFECConfig(embedding="vae", vae=vae)))
         for vae in ("qbert", "ms_pacman")
     ]
     assert [curve.label for curve in learning_curves(runs)] == [
@@ -385,7 +388,7 @@ def test_an_encoder_of_the_game_itself_is_not_named(tmp_path):
 
 def test_algorithms_are_told_apart(tmp_path):
     """By name, and by what both of them have: neither the k of MFEC nor the replay of DQN says anything."""
-    dqn = replace(CONFIG, algorithm="dqn", environment=EnvConfig(frame_stack=4))
+    dqn = replace(CONFIG, algorithm="dqn", agent=DQNConfig(), environment=EnvConfig(frame_stack=4))
     runs = [write_run(tmp_path / str(i), [(9, 1.0)], config) for i, config in enumerate([CONFIG, dqn])]
     mfec, other = (curve.label for curve in learning_curves(runs))
     assert mfec == "FrozenLake-v1, algorithm mfec, gamma 1.0, epsilon 0.005, frame_stack 1"

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mfec.algorithms import RunConfig
+from mfec.algorithms.baselines.settings import DQNConfig
 from mfec.cli import main
-from mfec.config import DQNConfig, EnvConfig, RunConfig
+from mfec.config import EnvConfig
 from mfec.figures.lines import FigureError, curve_settings, kind_of, label_of, settings_of, sort_runs, title_of
 from mfec.run_directory import RunDirectory
 
@@ -86,7 +88,7 @@ def test_an_encoder_of_ones_own_is_another_setting(tmp_path):
 
 
 def test_settings_of_baselines_count_too(tmp_path):
-    other = replace(baseline("dqn", seed=1), dqn=DQNConfig(gamma=0.9))
+    other = replace(baseline("dqn", seed=1), agent=DQNConfig(gamma=0.9))
     with pytest.raises(FigureError, match=r"both DQN on qbert, but differ in gamma 0\.99 and gamma 0\.9;"):
         sort_runs(write(tmp_path, baseline("dqn"), other))
 

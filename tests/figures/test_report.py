@@ -17,8 +17,9 @@ import pytest
 from rich.console import Console
 
 import mfec as package
+from mfec.algorithms import RunConfig
 from mfec.cli import main
-from mfec.config import EnvConfig, RunConfig
+from mfec.config import EnvConfig
 from mfec.experiments.train import train
 from mfec.figures.match_rates import draw_match_rates
 from mfec.figures.report.missing import missing_curves
@@ -100,8 +101,8 @@ def test_every_figure_is_of_its_own_runs(tmp_path):
     write_run(tmp_path / "projected", mfec("qbert"), GAMES, SHARES)
     write_run(tmp_path / "dqn", baseline("dqn"), GAMES)
     found = select([RunDirectory(tmp_path / name) for name in ("vae-3", "vae-11", "projected", "dqn")])
-    assert [(line.label, line.config.agent.k) for line in found.lines] == [
-        ("MFEC, random projections", 11), ("MFEC, VAE", 3), ("MFEC, VAE", 11), ("DQN", 11),
+    assert [(line.label, line.runs[0].path.name) for line in found.lines] == [
+        ("MFEC, random projections", "projected"), ("MFEC, VAE", "vae-3"), ("MFEC, VAE", "vae-11"), ("DQN", "dqn"),
     ]  # fmt: skip
     assert [line.runs[0].path.name for line in found.curves] == ["projected", "vae-11", "dqn"]
     assert {name: [line.config.agent.k for line in lines] for name, lines in found.neighbours.items()} == {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mfec.config import EnvConfig, VAEConfig
+from mfec.config import EnvConfig
 from mfec.figures.scores import SCORES, check_scored, frames_reached, scores_at
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -43,7 +43,7 @@ def test_frames_that_an_encoder_was_trained_on_count(tmp_path):
     early, late, _ = scores_at(run, [1_000_499, 1_000_500, 1_010_001])
     assert math.isnan(early)
     assert late == 3.0
-    own = replace(mfec(embedding="vae"), vae=VAEConfig(frames=300))
+    own = mfec(embedding="vae", vae_frames=300)
     trained = write_run(tmp_path / "own", own, [(500, 3.0)])
     assert frames_reached(trained) == 500  # its own frames of random play are in the table
     assert scores_at(trained, [500]) == [pytest.approx(3.0)]
@@ -86,7 +86,7 @@ def test_the_evaluation_at_the_end_counts_for_its_own_frames(tmp_path):
 def test_frames_that_an_encoder_was_trained_on_count_before_evaluations(tmp_path):
     run = write_evaluated(tmp_path / "ready", vae(), [(200_000, 1.0), (1_000_064, 5.0)])
     assert greedy(run, 200_000, 1_000_000, 1_200_000, 2_000_000) == [None, None, 1.0, 5.0]
-    own = replace(mfec(embedding="vae"), vae=VAEConfig(frames=300_000))
+    own = mfec(embedding="vae", vae_frames=300_000)
     trained = write_evaluated(tmp_path / "own", own, [(300_004, 1.0), (400_000, 2.0)])
     assert greedy(trained, 200_000, 300_003, 300_004, 400_000) == [None, None, 1.0, 2.0]
 

@@ -56,7 +56,7 @@ def test_atari_takes_less_than_400_bytes_a_frame(game):
     frames = []
     for _ in range(320):
         frames.append(observation)
-        observation, _, terminated, _, _ = env.step(rng.integers(env.action_space.n))
+        observation, _, terminated, _, _ = env.step(rng.integers(env.action_space.n))  # type: ignore[attr-defined]
         if terminated:
             observation, _ = env.reset()
     packed = [pack_frames(np.array(frames[i : i + 32])) for i in range(0, 320, 32)]

@@ -1,8 +1,10 @@
-"""What a run has lived through: written by lanes and batches, read by episodes; bounded; true after a stop."""
+"""What a run has lived through: written by environments and batches, read by episodes; bounded; true after a stop."""
 
 from __future__ import annotations
 
-import errno
+import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,26 +12,28 @@ import numpy as np
 import pytest
 
 from mfec import MFEC
-from mfec.callback import Callback, Steps
+from mfec.callbacks import Callback
 from mfec.history import History, HistoryWriter
-from mfec.history.records import HEADER_BYTES, scan
-from mfec.history.writer import SEGMENTS, frame_files, steps_file
+from mfec.history.database import database_file
+from mfec.interface import Steps
 
 from ..playing import Walk
 from ..waiting import wait_until
 
 SHAPE = (8, 8)
-Step = tuple[int, int, tuple[float, bool], int, bytes]  # lane, action, reward and loss of a life, frame, observation
+Step = tuple[
+    int, int, tuple[float, bool], int, bytes
+]  # environment, action, reward and loss of a life, frame, observation
 
 
 class Story:
-    """Made-up steps of two groups of lanes whose episodes end at random, and what a history of them must tell."""
+    """Made-up steps of two groups whose episodes end at random, and what a history of them must tell."""
 
-    def __init__(self, lanes: int = 3, *, seed: int = 0) -> None:
+    def __init__(self, envs: int = 3, *, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
-        self.groups = [slice(0, (lanes + 1) // 2), slice((lanes + 1) // 2, lanes)]
-        self.numbers, self.at, self.games = list(range(1, lanes + 1)), [0] * lanes, [0] * lanes
-        self.begun, self.frames = lanes, 0
+        self.groups = [slice(0, (envs + 1) // 2), slice((envs + 1) // 2, envs)]
+        self.numbers, self.at, self.games = list(range(1, envs + 1)), [0] * envs, [0] * envs
+        self.begun, self.frames = envs, 0
         self.told: dict[int, list[Step]] = {}
 
     def tell(self, writer: HistoryWriter, rounds: int, *, until: int = 40) -> None:
@@ -44,16 +48,16 @@ class Story:
                 at = self.numbers[own], self.at[own], self.games[own]
                 steps = Steps(self.frames, own, *at, 4, seen, actions, rewards, ended, lost_life, valid)
                 writer.add(steps)
-                for row, lane in enumerate(range(own.start, own.stop)):
+                for row, env_id in enumerate(range(own.start, own.stop)):
                     got = (float(rewards[row]), lost_life[row])
-                    step = (lane, int(actions[row]), got, self.frames, seen[row].tobytes())
-                    self.told.setdefault(self.numbers[lane], []).append(step)
+                    step = (env_id, int(actions[row]), got, self.frames, seen[row].tobytes())
+                    self.told.setdefault(self.numbers[env_id], []).append(step)
                     self.frames += 4
-                    self.at[lane] += 1
+                    self.at[env_id] += 1
                     if ended[row]:
                         self.begun += 1
-                        self.numbers[lane], self.at[lane] = self.begun, 0
-                        self.games[lane] += 1
+                        self.numbers[env_id], self.at[env_id] = self.begun, 0
+                        self.games[env_id] += 1
 
     @property
     def in_progress(self) -> dict[int, int]:
@@ -65,7 +69,7 @@ def check(history: History, told: dict[int, list[Step]], *, frames: bool = True)
     for number, steps in told.items():
         episode = history.episode(number)
         assert episode.whole
-        assert {episode.lane} == {lane for lane, *_ in steps}
+        assert {episode.env_id} == {env_id for env_id, *_ in steps}
         assert episode.actions.tolist() == [action for _, action, *_ in steps]
         assert list(zip(episode.rewards.tolist(), episode.lost_life.tolist(), strict=True)) == [
             got for _, _, got, *_ in steps
@@ -96,7 +100,7 @@ def test_without_pictures_there_are_actions_and_rewards(tmp_path):
     story.tell(writer, 100)
     writer.close()
     check(History(tmp_path), story.told, frames=False)
-    assert frame_files(tmp_path) == []
+    assert History(tmp_path).frames_bytes == 0
     assert History(tmp_path).frames(1, 0, SHAPE) is None
 
 
@@ -105,7 +109,6 @@ def test_long_episodes_are_written_in_parts(tmp_path):
     writer = HistoryWriter(tmp_path, picture=SHAPE)
     story.tell(writer, 1500, until=10**9)
     writer.close()
-    assert len(list(scan(steps_file(tmp_path)))) > 2
     check(History(tmp_path), story.told)
 
 
@@ -138,61 +141,88 @@ def test_without_a_checkpoint_nothing_stays(tmp_path):
     story.tell(writer, 50)
     writer.close()
     HistoryWriter(tmp_path).close()
-    assert len(History(tmp_path)) == 0
-    assert frame_files(tmp_path) == []
+    assert (len(History(tmp_path)), History(tmp_path).frames_bytes) == (0, 0)
 
 
-@pytest.mark.parametrize("cut", [1, 7, HEADER_BYTES, HEADER_BYTES + 5])
-def test_a_record_that_was_cut_off_is_left_out(tmp_path, cut):
+def test_a_game_that_had_just_begun_at_the_checkpoint_begins_again(tmp_path):
+    """The checkpoint counts it, but its first step came later."""
     story = Story(1)
-    writer = HistoryWriter(tmp_path, picture=SHAPE)
-    story.tell(writer, 300)
+    writer = HistoryWriter(tmp_path)
+    while story.at != [0] or story.begun == 1:
+        story.tell(writer, 1)
+    writer.flush()
+    state = story.numbers[:], story.at[:], story.games[:], story.begun, story.frames
+    told = {number: list(steps) for number, steps in story.told.items()}
+    story.tell(writer, 1)
     writer.close()
-    records = len(list(scan(steps_file(tmp_path))))
-    content = steps_file(tmp_path).read_bytes()
-    steps_file(tmp_path).write_bytes(content[:-cut])
-    assert len(list(scan(steps_file(tmp_path)))) == records - 1
-    steps_file(tmp_path).write_bytes(content + b"x" * cut)
-    assert len(list(scan(steps_file(tmp_path)))) == records
+    writer = HistoryWriter(tmp_path, begun=story.begun, in_progress={story.numbers[0]: 0})
+    again = Story(1, seed=5)
+    again.numbers, again.at, again.games, again.begun, again.frames = state
+    again.told = told
+    again.tell(writer, 50)
+    writer.close()
+    check(History(tmp_path), again.told, frames=False)
 
 
-def test_a_damaged_record_is_as_if_it_had_not_been_recorded(tmp_path):
+KILLED = """
+import os, pathlib, signal, sys
+from tests.history.test_history import SHAPE, HistoryWriter, Story
+story, writer = Story(), HistoryWriter(pathlib.Path(sys.argv[1]), picture=SHAPE)
+story.tell(writer, 500)
+writer.flush()
+story.tell(writer, 700)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_kill_leaves_at_least_what_was_flushed(tmp_path):
+    """And every part that is there is right."""
+    story, writer = Story(), HistoryWriter(tmp_path / "whole", picture=SHAPE)
+    story.tell(writer, 500)
+    flushed = {number: len(steps) for number, steps in story.told.items()}
+    story.tell(writer, 700)
+    writer.close()
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "killed")], check=False, cwd=Path(__file__).parents[2])
+    history = History(tmp_path / "killed")
+    assert set(flushed) <= {number for number in story.told if number in history}
+    for number, told in story.told.items():
+        if number not in history:
+            continue
+        episode = history.episode(number)
+        assert episode.whole
+        assert len(episode) >= flushed.get(number, 0)
+        assert episode.actions.tolist() == [action for _, action, *_ in told][: len(episode)]
+
+
+def test_damaged_contents_are_as_if_they_had_not_been_recorded(tmp_path):
     story = Story(1)
     writer = HistoryWriter(tmp_path, picture=SHAPE)
     story.tell(writer, 100, until=10**9)
     writer.close()
-    for file in (steps_file(tmp_path), *frame_files(tmp_path)):
-        content = bytearray(file.read_bytes())
-        content[HEADER_BYTES + 3] ^= 255  # inside the first record
-        file.write_bytes(content)
+    with sqlite3.connect(database_file(tmp_path)) as database:
+        for table in ("steps", "frames"):
+            database.execute(f"UPDATE {table} SET content = CAST('damaged' AS BLOB) WHERE first = 0")
     history = History(tmp_path)
     assert not history.episode(1).whole
     assert history.frames(1, 0, SHAPE) is None
     assert history.frames(1, 40, SHAPE) is not None
 
 
-@pytest.mark.parametrize("kind", ["steps", "frames"])
-def test_no_damage_is_read_as_something_else(tmp_path, kind):
-    """Every byte of a file, one at a time: what is still read is what was lived, and the rest is missing."""
+def test_a_damaged_file_is_as_if_nothing_had_been_recorded(tmp_path):
     story = Story(1)
     writer = HistoryWriter(tmp_path, picture=SHAPE)
-    story.tell(writer, 90, until=30)
+    story.tell(writer, 300)
     writer.close()
-    file = steps_file(tmp_path) if kind == "steps" else frame_files(tmp_path)[0]
-    content = file.read_bytes()
-    for place in range(0, len(content), 1 if kind == "steps" else 7):
-        damaged = bytearray(content)
-        damaged[place] ^= 1 + place % 255
-        file.write_bytes(damaged)
+    content = database_file(tmp_path).read_bytes()
+    for damaged in (b"", b"x" * 5000, content[:100], content[: len(content) // 2]):
+        database_file(tmp_path).write_bytes(damaged)
         history = History(tmp_path)
-        for number in story.told:
+        for number in range(1, 4):
             if number in history:
-                episode, told = history.episode(number), story.told[number]
-                assert episode.begun == told[0][3]
-                assert episode.actions.tolist() == [action for _, action, *_ in told][: len(episode)]
-            for step in range(0, len(story.told[number]), 9):
-                found = history.frames(number, step, SHAPE)
-                assert found is None or found[1][step - found[0]].tobytes() == story.told[number][step][-1]
+                history.frames(number, 0, SHAPE)
+    database_file(tmp_path).write_bytes(b"x" * 5000)
+    with pytest.raises(OSError, match="file is not a database"):
+        HistoryWriter(tmp_path)
 
 
 def test_frames_are_bounded_and_those_with_the_most_memories_stay(tmp_path):
@@ -200,18 +230,17 @@ def test_frames_are_bounded_and_those_with_the_most_memories_stay(tmp_path):
     limit = 400_000
     writer = HistoryWriter(tmp_path, picture=SHAPE, limit_gb=limit / 1e9)
     loved = {3, 4, 5}
-    for _ in range(400):
-        story.tell(writer, 100)
+    for _ in range(80):
+        story.tell(writer, 500)
         if writer.full:
             memories = np.ones(story.begun + 1, np.int64)
             memories[list(loved)] = 1000
             writer.drop(memories)
         writer.flush()
-        size = sum(file.stat().st_size for file in frame_files(tmp_path))
-        assert size < limit * (1 + 3 / SEGMENTS)
+        history = History(tmp_path)
+        assert history.frames_bytes < limit * 1.1
     writer.close()
-    history = History(tmp_path)
-    assert limit / 2 < history.frames_bytes < limit
+    assert limit / 2 < history.frames_bytes
     assert sum(len(steps) for steps in story.told.values()) == 40_000  # far more than there is room for
     check(history, story.told, frames=False)
     for number in loved:
@@ -225,15 +254,13 @@ def test_frames_are_bounded_and_those_with_the_most_memories_stay(tmp_path):
             assert end <= len(story.told[number])
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
 def test_a_full_disk_ends_the_history_and_not_the_run(tmp_path):
     story = Story(1)
-    writer = HistoryWriter(tmp_path)
-    writer._steps.close()
-    writer._steps = open("/dev/full", "ab")  # noqa: SIM115
-    story.tell(writer, 400)
+    writer = HistoryWriter(tmp_path, picture=SHAPE)
+    writer._database.execute("PRAGMA max_page_count = 20")  # a small disk
+    story.tell(writer, 2000)
     writer.flush()
-    assert writer.error.errno == errno.ENOSPC
+    assert "full" in str(writer.error)
     story.tell(writer, 400)  # to nobody
     writer.close()
 
@@ -241,8 +268,8 @@ def test_a_full_disk_ends_the_history_and_not_the_run(tmp_path):
 def test_learning_waits_when_the_disk_is_slow(tmp_path, monkeypatch):
     """So that frames do not pile up in memory."""
     gate = threading.Event()
-    take = HistoryWriter._take
-    monkeypatch.setattr(HistoryWriter, "_take", lambda self, batch: (gate.wait(), take(self, batch)))
+    write = HistoryWriter._write
+    monkeypatch.setattr(HistoryWriter, "_write", lambda self, batch: (gate.wait(), write(self, batch)))
     story = Story(1)
     writer = HistoryWriter(tmp_path, picture=SHAPE)
     learning = threading.Thread(target=story.tell, args=(writer, 32 * 40))

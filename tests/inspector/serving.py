@@ -13,9 +13,9 @@ from typing import Any
 
 import uvicorn
 
+from mfec.inspector.app import make_app
 from mfec.inspector.inspection import Inspection
-from mfec.inspector.listening import listen, make_server
-from mfec.inspector.server import make_app
+from mfec.inspector.server import listen, make_server
 
 from ..waiting import PATIENCE
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from mfec.config import AgentConfig, RunConfig
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.experiments.train import train
 from mfec.inspector.inspection import Inspection
 
@@ -27,7 +28,7 @@ EVIL = "evil.example"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The inspector of a short run, with a game that is over."""
-    config = RunConfig("FrozenLake-v1", 1_000, 0, AgentConfig(capacity=2000))
+    config = RunConfig("FrozenLake-v1", 1_000, 0, MFECConfig(capacity=2000))
     run = train(config, tmp_path_factory.mktemp("runs") / "lake", console=Console(file=io.StringIO()))
     inspection = Inspection(run)
     inspection.finish(inspection.play())

@@ -15,16 +15,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
+from mfec.config import EnvConfig
 from mfec.errors import MfecError
 from mfec.experiments.train import train
 from mfec.history.frame_codec import unpack_frames
-from mfec.inspector.answers import ANSWERS
+from mfec.inspector.api import ENDPOINTS
 from mfec.inspector.export import ExportError, export_game
+from mfec.inspector.export_data import cost, in_base64
+from mfec.inspector.export_frames import DEAR, FEW, FrameBudget, MemoryCount, PastFrames, cut
 from mfec.inspector.inspection import Inspection, NotThere
-from mfec.inspector.past_frames import DEAR, FEW, PastFrames, cut
-from mfec.inspector.recorded import cost, in_base64
-from mfec.inspector.votes import Room, VoteCount
 
 HOSTILE = """<img src=x onerror=alert(1)>&"'"""
 
@@ -33,7 +34,7 @@ HOSTILE = """<img src=x onerror=alert(1)>&"'"""
 def inspection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspection]:
     """Q*bert, with some games in memory and one that is played; whole games would take more than 300 steps."""
     out = tmp_path_factory.mktemp("runs") / HOSTILE
-    config = RunConfig("qbert", 8_000, 0, AgentConfig(capacity=4000), EnvConfig(max_frames=1_000))
+    config = RunConfig("qbert", 8_000, 0, MFECConfig(capacity=4000), EnvConfig(max_frames=1_000))
     run = train(config, out, keep_frames=True, console=Console(file=io.StringIO()))
     opened = Inspection(run, epsilon=0.3)
     opened.finish(opened.play())
@@ -79,7 +80,7 @@ def frames_of(past: dict[str, Any], chunks: dict[int, bytes]) -> dict[int, np.nd
 
 def test_every_answer_is_the_servers(inspection, whole):
     answers = recorded(whole)
-    addresses = {re.compile(re.sub(r"{\w+}", r"([0-9]+)", answer.address)): answer for answer in ANSWERS}
+    addresses = {re.compile(re.sub(r"{\w+}", r"([0-9]+)", answer.address)): answer for answer in ENDPOINTS}
     kinds = set()
     for path, answer in answers.items():
         [(found, kind)] = [(each.fullmatch(path), kind) for each, kind in addresses.items() if each.fullmatch(path)]
@@ -102,11 +103,11 @@ def test_every_answer_is_the_servers(inspection, whole):
                     neighbour["value"] = pytest.approx(neighbour["value"], rel=1e-5)
                     neighbour["position"] = pytest.approx(neighbour["position"], abs=0.0051)
             assert answer == own, path
-    assert kinds == {answer.address for answer in ANSWERS}
+    assert kinds == {answer.address for answer in ENDPOINTS}
 
 
 def test_weights_are_in_the_file_where_they_differ(tmp_path):
-    config = RunConfig("CartPole-v1", 400, agent=AgentConfig(k=4, kernel="inverse", capacity=500))
+    config = RunConfig("CartPole-v1", 400, agent=MFECConfig(k=4, kernel="inverse", capacity=500))
     inspection = Inspection(train(config, tmp_path / "run", console=Console(quiet=True)))
     inspection.finish(inspection.play())
     answers = recorded(export_game(inspection, 0, tmp_path / "page.html", max_mb=100).file)
@@ -257,7 +258,7 @@ def test_episodes_to_play_again_are_not_without_number(inspection, tmp_path, mon
 def test_large_frames_are_cut_into_small_chunks(inspection, monkeypatch):
     """Those of Q*bert are not, unless they are taken for it."""
     assert PastFrames(inspection, 1).about == inspection.past(1)
-    monkeypatch.setattr("mfec.inspector.past_frames.DEAR", DEAR // 100)
+    monkeypatch.setattr("mfec.inspector.export_frames.DEAR", DEAR // 100)
     small, whole = PastFrames(inspection, 1), inspection.past(1)
     assert small.about["picture"] == {**whole["picture"], "per_chunk": FEW}
     chunks = {number: small.chunk(number) for number in range(-(-whole["steps"] // FEW))}
@@ -276,7 +277,7 @@ def test_the_cost_of_a_chunk_is_not_guessed_too_low(nbytes):
 
 
 def test_room_is_for_what_matters_most():
-    room = Room(100)
+    room = FrameBudget(100)
     for weight in (5, 1, 4, 2, 3):
         if room.takes((weight, 0, 0, 0, 0)):
             room.put((weight, 0), (weight, 0, 0, 0, 0), b"", 30)
@@ -288,7 +289,7 @@ def test_room_is_for_what_matters_most():
 
 
 def test_the_order_of_chunks():
-    votes = VoteCount(frame_skip=4)
+    votes = MemoryCount(frame_skip=4)
     near, far, other = ({"episode": 7, "frame": 4 * step} for step in (15, 35, 55))
     votes.count({"action": 1, "actions": [{"neighbours": [other]}, {"neighbours": [near, far]}]})
     past = {"episode": 7, "steps": 80, "picture": {"per_chunk": 10}, "available": [[0, 72]]}

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from mfec.algorithms import RunConfig
+from mfec.algorithms.mfec import MFECConfig
 from mfec.cli import main
-from mfec.config import AgentConfig, EnvConfig, RunConfig
+from mfec.config import EnvConfig
 from mfec.experiments.train import train
 from mfec.history.frame_codec import unpack_frames
 from mfec.inspector.inspection import Inspection
@@ -33,7 +35,7 @@ STEPS = (3, 30, 70)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run in a folder whose name is HTML."""
-    agent = AgentConfig(k=5, dim=16, capacity=2000, epsilon=0.05, gamma=0.98)
+    agent = MFECConfig(k=5, dim=16, capacity=2000, epsilon=0.05, gamma=0.98)
     config = RunConfig("qbert", 12_000, agent=agent, environment=EnvConfig(max_frames=1200))
     folder = tmp_path_factory.mktemp("runs") / FOLDER.replace("/", "\N{FRACTION SLASH}")
     return train(config, folder, keep_frames=True, console=Console(quiet=True))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mfec.inspector.document import page_document
-from mfec.inspector.recorded import Memories
+from mfec.inspector.export_data import Memories
 
 from ..browser import Watched, let_draw, watch
 from ..waiting import wait_until

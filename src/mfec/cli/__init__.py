@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import make_dataclass
+from typing import Annotated, Any, Union
 
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, subcommand
@@ -19,12 +19,11 @@ from mfec.cli.play import Play, run_play
 from mfec.cli.report import Report, run_report
 from mfec.cli.reproduce import Reproduce, run_reproduce
 from mfec.cli.stopping import STOPPED
-from mfec.cli.train import Train, run_train
+from mfec.cli.train import Train, run_train, train_command
 from mfec.cli.vae import Vae, VaeShow, VaeTrain, run_vae_show, run_vae_train
 from mfec.errors import MfecError
 
 __all__ = [
-    "Command",
     "Envs",
     "Evaluate",
     "Figure",
@@ -41,22 +40,26 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Command:
-    """One of the commands, under a name that can be shown where its options are refused."""
+def command_for(given: Sequence[str]) -> Any:
+    """One of the commands, under a name that can be shown where its options are refused.
 
-    command: (
-        Annotated[Train, subcommand("train")]
-        | Annotated[Evaluate, subcommand("evaluate")]
-        | Annotated[Inspect, subcommand("inspect")]
-        | Annotated[Plot, subcommand("plot")]
-        | Annotated[Figure, subcommand("figure")]
-        | Annotated[Report, subcommand("report")]
-        | Annotated[Reproduce, subcommand("reproduce")]
-        | Annotated[Vae, subcommand("vae")]
-        | Annotated[Envs, subcommand("envs")]
-        | Annotated[Play, subcommand("play")]
-    )
+    What `mfec train` takes depends on the algorithm that is given.
+    """
+    train = train_command(given) if given[:1] == ["train"] else Train
+    commands: dict[str, Any] = {
+        "train": train,
+        "evaluate": Evaluate,
+        "inspect": Inspect,
+        "plot": Plot,
+        "figure": Figure,
+        "report": Report,
+        "reproduce": Reproduce,
+        "vae": Vae,
+        "envs": Envs,
+        "play": Play,
+    }
+    union: Any = Union[tuple(Annotated[own, subcommand(name)] for name, own in commands.items())]  # noqa: UP007
+    return make_dataclass("Command", [("command", union)], frozen=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         command = tyro.cli(
-            Command,
+            command_for(given),
             prog="mfec",
             description="Model-free episodic control: train, evaluate, plot.",
             args=given,

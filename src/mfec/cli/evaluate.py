@@ -14,7 +14,7 @@ from mfec.config import AgentConfig, DeviceName, Starts
 from mfec.figures import ScoreName
 
 if TYPE_CHECKING:
-    from mfec.experiments.whole_games import Evaluation
+    from mfec.evaluation import Evaluation
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from mfec.inspector import MAX_MB, PORT
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mfec.experiments.display import Line
     from mfec.inspector.inspection import Inspection
+    from mfec.terminal import Line
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def _serve(command: Inspect, console: Console) -> None:
 
 
 def _export(command: Inspect, out: Path, console: Console) -> None:
-    from mfec.experiments.display import Line
     from mfec.inspector.export import check_export, export_game
+    from mfec.terminal import Line
 
     if command.episodes != 1:
         raise ValueError("a file holds one game: leave --episodes out, and choose another game by --seed")

@@ -6,15 +6,15 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from mfec.cli.stopping import say_how_to_resume
+from mfec.cli.many_runs import LauncherOptions, film, make_launcher, report
+from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume
 from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, AgentConfig, DeviceName, EvaluationConfig
-from mfec.errors import MfecError
 from mfec.experiments.grid import (
     FRAMES_A_STEP,
     Choices,
@@ -22,16 +22,15 @@ from mfec.experiments.grid import (
     GridRun,
     asked,
     expand,
+    grid_folder,
     read_experiment,
 )
-from mfec.recipes import RecipeName, dqn_defaults
+from mfec.recipes import RecipeName
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mfec.experiments.launchers import HowToTrain, Job, Launcher
-
-LauncherName = Literal["local", "ray"]
+    from mfec.experiments.many_runs import Run, TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -78,46 +77,40 @@ class Reproduce:
     """Start runs even if they could come to need more memory than there is."""
     video: bool = True
     """In the end, film a game of each first seed into its video.mp4."""
-    launcher: LauncherName = "local"
-    """Where the runs run: local for processes of this machine, ray for tasks of a Ray cluster (extra `ray`)."""
-    ray_address: Annotated[str | None, arg(metavar="auto|HOST:PORT")] = None
-    """With --launcher ray: the cluster; None starts a Ray of its own on this machine."""
-    cpus_per_run: float = 1.0
-    """With --launcher ray: CPUs that a run is given."""
-    gpus_per_run: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """With --launcher ray: GPUs, or the share of one, that a run is given; None stands for 0, and 1 on cuda."""
+    where: OmitArgPrefixes[LauncherOptions] = field(default_factory=LauncherOptions)
     dry_run: bool = False
     """Print the runs and their commands, and do nothing."""
 
 
 def run_reproduce(command: Reproduce, given: Sequence[str]) -> int:
     """Train what is asked for, and film it; `given` is the command line. Returns the exit status."""
+    command.where.check()
     experiment = read_experiment(command.experiment)
     choices = _choices(command)
-    runs = expand(experiment, choices)
+    grid = expand(experiment, choices)
     out = command.out or Path("runs") / experiment.name
+    options = _options(command)
     if command.dry_run:
-        _print_commands(runs, out, _how(command))
+        _print_commands(grid, out, options)
         return 0
     from rich.console import Console
 
-    from mfec.experiments.train_grid import train_grid
+    from mfec.experiments.many_runs import Run, train_runs
 
     console = Console(file=sys.stdout)  # for good: Ray's own words are sent elsewhere
-    _say_schedules(runs, console)
-    launcher = _launcher(command, out)
-    jobs = train_grid(runs, out, launcher, asked=asked(experiment, choices, runs), console=console)
-    failed = [job for job in jobs if job.state == "failed"]
-    _report(failed)
-    if any(job.state.startswith("stopped") for job in jobs):
-        saved = all(job.state != "stopped at once" for job in jobs)
-        return say_how_to_resume(given, saved=saved, option=None)
-    if command.video:
-        try:
-            _film_first_seeds(jobs, command.device, console)
-        except KeyboardInterrupt:
-            return say_how_to_resume(given, option=None)
-    return 1 if failed else 0
+    _say_remarks(grid, console)
+    runs = [Run(run.name, run.config, out / run.place) for run in grid]
+    launcher = make_launcher(command.where, folder=out, device=command.device, jobs=command.jobs, options=options)
+    with grid_folder(out, asked(experiment, choices, grid)):
+        train_runs(runs, launcher, console=console)
+    status = report(runs, given)
+    if status in (STOPPED, STOPPED_AT_ONCE) or not command.video:
+        return status
+    try:
+        _film_first_seeds(runs, command.device, console)
+    except KeyboardInterrupt:
+        return say_how_to_resume(given, option=None)
+    return status
 
 
 def _choices(command: Reproduce) -> Choices:
@@ -137,91 +130,57 @@ def _choices(command: Reproduce) -> Choices:
     )
 
 
-def _how(command: Reproduce) -> HowToTrain:
-    from mfec.experiments.launchers import HowToTrain
+def _options(command: Reproduce) -> TrainingOptions:
+    from mfec.experiments.many_runs import PATIENCE_SECONDS, TrainingOptions
 
-    return HowToTrain(
-        command.checkpoint_frames, command.ignore_memory_limit, command.keep_frames, command.frames_limit_gb
+    return TrainingOptions(
+        resume=True,
+        checkpoint_frames=command.checkpoint_frames,
+        keep_frames=command.keep_frames,
+        frames_limit_gb=command.frames_limit_gb,
+        ignore_memory_limit=command.ignore_memory_limit,
+        patience=PATIENCE_SECONDS,
     )
 
 
-def _launcher(command: Reproduce, out: Path) -> Launcher:
-    from mfec.experiments.launchers import OWN
-
-    how = _how(command)
-    if command.launcher == "ray":
-        from mfec.experiments.launchers.ray import RayLauncher
-
-        gpus = command.gpus_per_run
-        return RayLauncher(
-            out=out,
-            how=how,
-            address=command.ray_address,
-            cpus_per_run=command.cpus_per_run,
-            gpus_per_run=float(command.device == "cuda") if gpus is None else gpus,
-            jobs=command.jobs,
-        )
-    if command.ray_address is not None or command.gpus_per_run is not None or command.cpus_per_run != 1.0:
-        raise ValueError("--ray-address, --cpus-per-run and --gpus-per-run are for --launcher ray")
-    from mfec.experiments.launchers.local import LocalGPULauncher, LocalLauncher
-
-    if command.device == "cuda":
-        from mfec.experiments.vae import refuse_missing_device
-
-        refuse_missing_device(command.device)
-        return LocalGPULauncher(jobs=command.jobs, how=how, log=out / OWN / "fleets.txt")
-    return LocalLauncher(jobs=command.jobs, how=how)
-
-
-def _print_commands(runs: Sequence[GridRun], out: Path, how: HowToTrain) -> None:
+def _print_commands(runs: Sequence[GridRun], out: Path, options: TrainingOptions) -> None:
     from mfec.command_line import arguments_of, as_arguments, options_of_training
 
-    without_frames = replace(how, keep_frames=False, frames_limit_gb=FRAMES_LIMIT_GB)
     for run in runs:
-        # All games and levels of the paper show pictures, but only MFEC keeps them.
-        own = how if run.config.algorithm == "mfec" else without_frames
-        options = as_arguments(options_of_training(**vars(own)))
-        print(shlex.join(["mfec", *arguments_of(run.config), *options, "--resume", "--out", str(out / run.place)]))
+        # All games and levels of the paper show pictures, but only an agent with a memory keeps them.
+        keeps = run.config.kind.looks_up
+        own = options_of_training(
+            checkpoint_frames=options.checkpoint_frames,
+            keep_frames=options.keep_frames and keeps,
+            frames_limit_gb=options.frames_limit_gb if keeps else FRAMES_LIMIT_GB,
+            ignore_memory_limit=options.ignore_memory_limit,
+        )
+        arguments = [*arguments_of(run.config), *as_arguments(own), "--resume", "--out", str(out / run.place)]
+        print(shlex.join(["mfec", *arguments]))
     frames = sum(run.config.total_frames for run in runs)
     print(f"# {len(runs)} runs, {frames:,} frames", flush=True)
 
 
-def _say_schedules(runs: Sequence[GridRun], console: Console) -> None:
-    """What there is to say of DQN's schedule in these runs, once for all that have the same."""
-    from mfec.experiments.schedule import about_schedule
+def _say_remarks(runs: Sequence[GridRun], console: Console) -> None:
+    """What the algorithms have to say of these runs, once for all of one length."""
+    from mfec.envs import make_env
 
-    shrunk = [run.config for run in runs if run.config.algorithm in ("dqn", "prioritised_dqn")]
-    said = (about_schedule(dqn_defaults(own.algorithm), own.dqn, own.total_frames / FRAMES_A_STEP) for own in shrunk)
-    for sentence in dict.fromkeys(sentence for sentences in said for sentence in sentences):
+    said: dict[str, None] = {}
+    for config in {(run.config.algorithm, run.config.total_frames): run.config for run in runs}.values():
+        env = make_env(config.env, config.kind.environment_of_agent(config, n_envs=1))
+        used = config.kind.resolve(config, env)
+        said |= dict.fromkeys(config.kind.remarks(config, used, FRAMES_A_STEP))
+    for sentence in said:
         console.print(sentence, highlight=False, soft_wrap=True)
 
 
-def _report(failed: Sequence[Job]) -> None:
-    for job in failed:
-        where = f"; {job.log}" if job.log.exists() else ""
-        print(f"mfec: {job.run.name} failed: {job.reason}{where}", file=sys.stderr)
-
-
-def _film_first_seeds(jobs: Sequence[Job], device: DeviceName, console: Console) -> None:
-    """A video of the first seed of every cell of the grid, unless there is one that is newer than the checkpoint."""
-    first: dict[Path, Job] = {}
-    for job in jobs:
-        first.setdefault(job.run.cell, job)
-    for job in first.values():
-        if job.state == "finished":
-            _film(job, device, console)
-
-
-def _film(job: Job, device: DeviceName, console: Console) -> None:
-    from mfec.experiments.evaluate import evaluate_run
+def _film_first_seeds(runs: Sequence[Run], device: DeviceName, console: Console) -> None:
+    """A video of the first seed of every cell of the grid."""
     from mfec.run_directory import RunDirectory
 
-    directory = RunDirectory(job.out)
-    if directory.video.exists() and directory.video.stat().st_mtime > directory.checkpoint.stat().st_mtime:
-        return
-    try:
-        evaluate_run(directory, episodes=1, seed=job.run.config.seed, video=directory.video, device=device)
-        said = f"video: {directory.video}"
-    except (MfecError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
-        said = f"no video of {job.run.name}: {error}"
-    console.print(said, highlight=False, markup=False, soft_wrap=True)
+    first: dict[Path, Run] = {}
+    for run in runs:
+        first.setdefault(run.out.parent, run)
+    for run in first.values():
+        if run.state == "finished":
+            film(RunDirectory(run.out), run.config.seed, console, device=device, name=run.name)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
-import sys
 from collections.abc import Sequence
-
-from mfec.experiments.stopping import STATUS_FD
 
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 STOPPED_AT_ONCE = 131  # asked a second time
@@ -19,12 +14,3 @@ def say_how_to_resume(arguments: Sequence[str], *, saved: bool = True, option: s
     how = "stopped, and saved" if saved else "stopped at once, with what had been saved before"
     print(f"{how}; go on with\n  {shlex.join(['mfec', *arguments, *filter(None, [option])])}")
     return STOPPED if saved else STOPPED_AT_ONCE
-
-
-def tell_status(status: int) -> None:
-    """Tell the process that started this one its exit status: something may yet keep it from exiting."""
-    descriptor = os.environ.pop(STATUS_FD, "")
-    if descriptor:
-        sys.stdout.flush()
-        with contextlib.suppress(OSError, ValueError):
-            os.write(int(descriptor), str(status).encode())

@@ -1,44 +1,40 @@
-"""`mfec train`: one run, or several side by side in processes or on a GPU."""
+"""`mfec train`: one run, or many."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, make_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from mfec.algorithms import Algorithm, RunConfig, algorithm
 from mfec.canonical_names import canonical_name
+from mfec.cli.many_runs import LauncherOptions, film, make_launcher, report
 from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume
 from mfec.cli.vae import draw_vae
-from mfec.command_line import Options, as_arguments, options_of, options_of_training
+from mfec.command_line import Options, as_arguments, differing, options_of, options_of_training
 from mfec.config import (
     CHECKPOINT_FRAMES,
     FRAMES_LIMIT_GB,
-    A2CConfig,
-    AgentConfig,
-    AlgorithmName,
-    DQNConfig,
     EnvConfig,
     EvaluationConfig,
-    RunConfig,
-    VAEConfig,
+    Settings,
     folder_of,
 )
 from mfec.errors import MfecError
-from mfec.experiments.stopping import STOP_SIGNALS, Stopped
-from mfec.recipes import RecipeName, agent_defaults, dqn_defaults, environment_defaults
+from mfec.recipes import RecipeName
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mfec.experiments.many_runs import Run
     from mfec.run_directory import RunDirectory
-
-Runs = dict[str, tuple[RunConfig, Path]]  # settings and directory, by name
 
 
 @dataclass(frozen=True)
@@ -49,9 +45,9 @@ class Train:
     envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
     """Short name of an Atari game (qbert, ...) or a Labyrinth level (labyrinth_forage, ...), or a Gymnasium id; `mfec
     envs` lists them. Several train side by side, in OUT/ENV."""
-    algorithm: AlgorithmName = "mfec"
+    algorithm: str = RunConfig.algorithm
     """What learns: mfec, or for comparison dqn, prioritised_dqn or a2c (synchronous A3C), which need the extra
-    `baselines` and have settings of their own (--dqn.*, --a2c.*)."""
+    `baselines`, or one that another package brings. Each has settings of its own: --algorithm dqn --help shows them."""
     recipe: RecipeName = "paper"
     """Settings of mfec where none are given: the paper's, or those tuned on its five games (see docs/results.md)."""
     total_frames: int = 1_000_000
@@ -59,9 +55,10 @@ class Train:
     seed: int = 0
     """Makes the run: environment, exploration, ties, projection."""
     seeds: tuple[int, ...] = ()
-    """Several seeds side by side, in OUT/seed-N: one process each, and one that owns the GPU with --device cuda."""
+    """Several seeds side by side, in OUT/seed-N: a process each; with --device cuda they share the GPU."""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Runs at a time, where there are several and no GPU."""
+    where: OmitArgPrefixes[LauncherOptions] = field(default_factory=LauncherOptions)
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """The run directory; None stands for runs/ENV."""
     resume: bool = False
@@ -77,98 +74,83 @@ class Train:
     """At the end, film a game into OUT/video.mp4, where the environment can be drawn."""
     ignore_memory_limit: bool = False
     """Start even if the memory could come to need more than there is of RAM, or of the GPU's, in this run."""
-    vae_frames: int = VAEConfig.frames
-    """With --embedding vae and no --vae: frames of a random policy that the run's own VAE is trained on, its first."""
-    vae_steps: int = VAEConfig.steps
-    """With --embedding vae and no --vae: steps of that training."""
-    agent: OmitArgPrefixes[AgentConfig] = field(default_factory=AgentConfig)
+    agent: OmitArgPrefixes[Settings] = field(default_factory=Settings)
     environment: OmitArgPrefixes[EnvConfig] = field(default_factory=EnvConfig)
     evaluation: OmitArgPrefixes[EvaluationConfig] = field(default_factory=EvaluationConfig)
-    dqn: DQNConfig = field(default_factory=DQNConfig)
-    a2c: A2CConfig = field(default_factory=A2CConfig)
+
+
+def train_command(given: Sequence[str]) -> type[Train]:
+    """`Train` with the settings of the algorithm that a command line names as its options."""
+    name = RunConfig.algorithm
+    for option, value in zip(given, [*given[1:], ""], strict=True):
+        if option.split("=")[0] == "--algorithm":
+            name = option.partition("=")[2] or value
+    return _train_command(algorithm(name))
+
+
+@cache
+def _train_command(kind: Algorithm) -> type[Train]:
+    taken = {
+        own for options in (Train, EnvConfig, EvaluationConfig, LauncherOptions) for own in options.__annotations__
+    }
+    twice = taken & kind.settings.__dataclass_fields__.keys()
+    if twice:
+        raise ValueError(f"{kind.name} has settings that `mfec train` has already: {', '.join(sorted(twice))}")
+    settings: Any = kind.settings
+    agent = ("agent", Annotated[settings, tyro.conf.OmitArgPrefixes], field(default_factory=settings))
+    envs = ("environment", OmitArgPrefixes[EnvConfig], field(default_factory=lambda: kind.environment))
+    made = make_dataclass("Train", [agent, envs], bases=(Train,), frozen=True)
+    made.__doc__ = Train.__doc__
+    return made
 
 
 def run_train(command: Train, given: Sequence[str]) -> int:
     """Train, and draw what came of it; `given` is the command line. Returns the exit status."""
     from rich.console import Console
 
-    console = Console()
+    console = Console(file=sys.stdout)  # for good: Ray's own words are sent elsewhere
     if not command.envs:
         raise ValueError("name an environment to train on; `mfec envs` lists them")
+    command.where.check()
     command = replace(command, envs=tuple(dict.fromkeys(map(canonical_name, command.envs))))
     out = command.out or Path("runs") / "-".join(map(folder_of, command.envs))
-    runs = _runs({env: _with_defaults(command, env, given) for env in command.envs}, out)
-    if len(runs) > 1 or command.seeds:
-        return _train_several(command, runs, out, console)
-    [(config, _)] = runs.values()
-    return _train_one(command, config, out, console)
+    commands = {env: _with_defaults(command, env, given) for env in command.envs}
+    runs, again = _runs(commands, out), _again(commands, out)
+    if len(runs) > 1 or command.seeds or command.where.launcher == "ray":
+        return _train_many(command, runs, out, again, console)
+    return _train_one(command, runs[0].config, out, again, console)
 
 
 def _with_defaults(command: Train, env: str, given: Sequence[str]) -> Train:
     """The command as it is for that environment: what was given, and the defaults there for the rest."""
-    algorithm = command.algorithm
-    defaults = Train(
-        command.envs,
-        agent=agent_defaults(env, command.recipe),
-        environment=environment_defaults(algorithm),
-        dqn=dqn_defaults(algorithm),
-    )
-    _refuse_options_of_others(command)
-    if defaults == Train(command.envs):
+    kind, cls = algorithm(command.algorithm), type(command)
+    defaults = cls(command.envs, agent=kind.defaults(env, command.recipe), environment=kind.environment)
+    if defaults == cls(command.envs):
         return command
     # Read once more: `command` cannot tell a default from the same number given.
-    return tyro.cli(Train, args=given[1:], default=defaults)  # after the word `train`
+    return tyro.cli(cls, args=given[1:], default=defaults)  # after the word `train`
 
 
-def _refuse_options_of_others(command: Train) -> None:
-    """An error where an option of one algorithm is given to another, which would not heed it."""
-    algorithm = command.algorithm
-    if algorithm != "mfec" and command.recipe != "paper":
-        raise ValueError(f"--recipe is an option of mfec, not of {algorithm}")
-    own = {"mfec": "", "a2c": "a2c."}.get(algorithm, "dqn.")
-    tables: list[tuple[str, Any, Any]] = [("dqn.", command.dqn, DQNConfig()), ("a2c.", command.a2c, A2CConfig())]
-    if algorithm != "mfec":
-        tables.append(("", replace(command.agent, device=AgentConfig.device), AgentConfig()))
-    for prefix, settings, defaults in tables:
-        for name, value in vars(settings).items():
-            if prefix != own and value != getattr(defaults, name):
-                whose = {"": "mfec", "dqn.": "dqn and prioritised_dqn", "a2c.": "a2c"}[prefix]
-                hint = f"; its own begin with --{own}" if own else ""
-                raise ValueError(
-                    f"--{prefix}{name.replace('_', '-')} is an option of {whose}, not of {algorithm}{hint}"
-                )
-
-
-def _runs(commands: dict[str, Train], out: Path) -> Runs:
+def _runs(commands: dict[str, Train], out: Path) -> list[Run]:
     """Every run that the command asks for; senseless settings are refused here, once for all of them."""
-    runs = {}
+    from mfec.experiments.many_runs import Run
+
+    runs = []
     for env, command in commands.items():
         for seed in dict.fromkeys(command.seeds or (command.seed,)):
             names = ([env] if len(commands) > 1 else []) + ([f"seed {seed}"] if command.seeds else [])
             place = Path(*([folder_of(env)] if len(commands) > 1 else []), *([f"seed-{seed}"] if command.seeds else []))
-            runs[" ".join(names)] = (_run_config(command, env, seed), out / place)
+            runs.append(Run(" ".join(names) or env, _run_config(command, env, seed), out / place))
     return runs
 
 
 def _run_config(command: Train, env: str, seed: int) -> RunConfig:
-    agent = replace(command.agent, vae=command.agent.vae.replace("{env}", folder_of(env)))
-    if agent.vae and agent.embedding == "auto":
-        agent = replace(agent, embedding="vae")
-    return RunConfig(
-        env,
-        command.total_frames,
-        seed,
-        agent,
-        command.environment,
-        VAEConfig(frames=command.vae_frames, steps=command.vae_steps),
-        command.algorithm,
-        command.dqn,
-        command.a2c,
-        command.evaluation,
-    )
+    total, kind = command.total_frames, command.algorithm
+    return RunConfig(env, total, seed, command.agent, command.environment, kind, command.evaluation)
 
 
-def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -> int:
+def _train_one(command: Train, config: RunConfig, out: Path, again: list[str], console: Console) -> int:
+    from mfec.callbacks import Stopped
     from mfec.experiments.train import train
 
     try:
@@ -183,96 +165,91 @@ def _train_one(command: Train, config: RunConfig, out: Path, console: Console) -
             console=console,
         )
     except (Stopped, KeyboardInterrupt) as stopped:
-        return say_how_to_resume(_again(command, [config], out), saved=isinstance(stopped, Stopped))
+        return say_how_to_resume(again, saved=isinstance(stopped, Stopped))
     _draw_curve([directory], directory.curve, console)
     _draw_own_vae(config, directory, console)
     if command.video:
-        _film(directory, command.seed, console)
+        film(directory, command.seed, console)
     return 0
 
 
-def _train_several(command: Train, runs: Runs, out: Path, console: Console) -> int:
-    if command.algorithm == "mfec" and command.agent.resolved_index() == "cuda":
-        outcomes = _train_fleet(command, runs, console)
-    else:
-        outcomes = _train_processes(command, runs, console)
-    failed = [name for name, outcome in outcomes.items() if outcome == "failed"]
-    if failed:
-        print(f"mfec: these runs failed: {', '.join(failed)}", file=sys.stderr)
-        return 1
-    if set(outcomes.values()) != {"finished"}:
-        configs = [config for config, _ in runs.values()]
-        return say_how_to_resume(_again(command, configs, out), saved="stopped at once" not in outcomes.values())
-    from mfec.run_directory import find_runs
+def _train_many(command: Train, runs: Sequence[Run], out: Path, again: list[str], console: Console) -> int:
+    from mfec.experiments.many_runs import TrainingOptions, train_runs
+    from mfec.run_directory import RunDirectory, find_runs
 
-    _draw_curve(find_runs([out]), out / "curve.png", console)  # with seeds that were trained before
-    return 0
-
-
-def _train_processes(command: Train, runs: Runs, console: Console) -> dict[str, str]:
-    """What became of each run, as in a fleet's `Member`."""
-    from mfec.experiments.processes import Child, train_processes
-
-    _refuse_encoders_that_do_not_fit(runs)
-    children = [
-        Child(name, config.env, config.seed, place, _settings(command, [config]))
-        for name, (config, place) in runs.items()
-    ]
-    status = train_processes(children, resume=command.resume, jobs=command.jobs, console=console)
-    return {name: _outcome(status.get(name, STOPPED)) for name in runs}
-
-
-def _outcome(status: int) -> str:
-    """What became of a run whose process ended with this status."""
-    if status == STOPPED or -status in STOP_SIGNALS:  # a signal ends it only while there is nothing to save
-        return "stopped"
-    return {0: "finished", STOPPED_AT_ONCE: "stopped at once"}.get(status, "failed")
-
-
-def _refuse_encoders_that_do_not_fit(runs: Runs) -> None:
-    """An error where a run names an encoder that is not there or of other pictures, or has none to train one on."""
-    with_vae = [(config, place) for config, place in runs.values() if config.agent.embedding == "vae"]
-    if with_vae:
-        from mfec.experiments.embedding import encoder_of_checkpoint
-        from mfec.experiments.train import resolve
-
-        begin = [(config, place) for config, place in with_vae if encoder_of_checkpoint(place) is None]
-        for config, place in {(config.env, config.agent.vae): (config, place) for config, place in begin}.values():
-            resolve(config, place)
-
-
-def _train_fleet(command: Train, runs: Runs, console: Console) -> dict[str, str]:
-    """What became of each run."""
-    from mfec.experiments.fleet import Member, train_fleet
-    from mfec.run_directory import RunDirectory
-
-    members = [Member(name, config, place, command.keep_frames) for name, (config, place) in runs.items()]
-    train_fleet(
-        members,
+    options = TrainingOptions(
         resume=command.resume,
         checkpoint_frames=command.checkpoint_frames,
+        keep_frames=command.keep_frames,
         frames_limit_gb=command.frames_limit_gb,
         ignore_memory_limit=command.ignore_memory_limit,
-        console=console,
     )
-    for member in members:
-        if member.outcome == "finished":
-            _draw_own_vae(member.config, RunDirectory(member.out), console)
-    return {member.name: member.outcome for member in members}
+    fleet = all(run.shares_device for run in runs)
+    launcher = make_launcher(
+        command.where,
+        folder=out,
+        device=command.agent.device,
+        jobs=len(runs) if fleet and command.where.launcher == "local" else command.jobs,
+        options=options,
+    )
+    _look_before(runs, keep_frames=command.keep_frames, console=console)
+    train_runs(runs, launcher, console=console)
+    status = report(runs, again, option="--resume")
+    if status in (STOPPED, STOPPED_AT_ONCE):
+        return status
+    finished = [(run, RunDirectory(run.out)) for run in runs if run.state == "finished"]
+    try:
+        for run, directory in finished:
+            _draw_curve([directory], directory.curve, console)
+            _draw_own_vae(run.config, directory, console)
+            if command.video:
+                film(directory, run.config.seed, console, device=command.agent.device, name=run.name)
+    except KeyboardInterrupt:
+        return say_how_to_resume(again)
+    if finished and finished[0][0].out != out:
+        _draw_curve(find_runs([out]), out / "curve.png", console)  # with seeds that were trained before
+    return status
 
 
-def _again(command: Train, configs: Sequence[RunConfig], out: Path) -> list[str]:
-    """The arguments that go on with what was stopped, but for `--resume`."""
+def _look_before(runs: Sequence[Run], *, keep_frames: bool, console: Console) -> None:
+    """Say what there is to say of the settings, before anything begins and once for all runs that have them.
+
+    It is an error where an environment cannot be made, an encoder is not there or of other pictures, or frames are to
+    be kept that are not there.
+    """
+    from numpy.random import SeedSequence
+
+    from mfec.envs.environments import make_environments
+    from mfec.experiments.train import picture_to_keep, resolve
+    from mfec.run_directory import RunDirectory
+
+    # A checkpoint holds its encoder, so what a run that goes on can do without is no error.
+    kinds = {(run.config.env, run.config.agent, RunDirectory(run.out).has_checkpoint): run for run in runs}
+    for run in kinds.values():
+        directory = RunDirectory(run.out)
+        env, used = resolve(run.config, directory)
+        frame_skip = make_environments(env, SeedSequence(0)).frame_skip
+        for sentence in run.config.kind.remarks(run.config, used, frame_skip, begun=directory.exists):
+            console.print(sentence, highlight=False, soft_wrap=True)
+    for run in {run.config.env: run for run in runs}.values() if keep_frames else ():
+        picture_to_keep(run.config)
+
+
+def _again(commands: dict[str, Train], out: Path) -> list[str]:
+    """The arguments that go on with what was stopped, but for `--resume`; `commands`: for each environment."""
+    command = next(iter(commands.values()))
     seeds = ["--seeds", *map(str, command.seeds)] if command.seeds else ["--seed", str(command.seed)]
-    return ["train", *command.envs, *_settings(command, configs), *seeds, "--out", str(out)]
+    where = as_arguments(differing(command.where, LauncherOptions()))
+    return ["train", *commands, *_settings(commands), *seeds, *where, "--out", str(out)]
 
 
-def _settings(command: Train, configs: Sequence[RunConfig]) -> list[str]:
+def _settings(commands: dict[str, Train]) -> list[str]:
     """The options that say what differs from the defaults of these runs, as a command line."""
     options: Options = {}
-    for config in configs:  # what differs from the defaults of one environment was given, and so is the same in all
-        as_given = replace(config.agent, vae=command.agent.vae, embedding=command.agent.embedding)
-        options |= options_of(replace(config, agent=as_given))
+    for env, command in commands.items():  # what differs from the defaults of one was given, and is the same in all
+        defaults = algorithm(command.algorithm).defaults(env)
+        options |= options_of(replace(_run_config(command, env, command.seed), agent=defaults))
+        options |= differing(command.agent, defaults)  # as given: with {env} in an encoder's name
     options |= options_of_training(
         checkpoint_frames=command.checkpoint_frames,
         keep_frames=command.keep_frames,
@@ -299,19 +276,8 @@ def _draw_curve(runs: Sequence[RunDirectory], out: Path, console: Console) -> No
 
 def _draw_own_vae(config: RunConfig, directory: RunDirectory, console: Console) -> None:
     """Draw the VAE that the run has trained, if it did; the run itself can do without its files."""
-    if config.trains_vae:
+    if config.own_vae:
         from mfec.experiments.vae_directory import VAEDirectory, vae_of_run
 
         if VAEDirectory(directory.vae).finished:
             draw_vae(vae_of_run(config, directory), console)
-
-
-def _film(directory: RunDirectory, seed: int, console: Console) -> None:
-    from mfec.experiments.evaluate import evaluate_run
-
-    try:
-        evaluate_run(directory, episodes=1, seed=seed, video=directory.video)
-        said = f"video: {directory.video}"
-    except (MfecError, ImportError, OSError, TypeError, ValueError) as error:  # the run itself is finished
-        said = f"no video: {error}"
-    console.print(said, highlight=False, markup=False, soft_wrap=True)

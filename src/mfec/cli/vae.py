@@ -13,7 +13,6 @@ from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 from mfec.canonical_names import canonical_name
 from mfec.cli.stopping import say_how_to_resume
 from mfec.config import AgentConfig, DeviceName, EnvConfig, VAEConfig, folder_of
-from mfec.experiments.stopping import Stopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,6 +77,7 @@ def run_vae_train(command: VaeTrain, given: Sequence[str]) -> int:
     """Train, and draw what came of it; `given` is the command line. Returns the exit status."""
     from rich.console import Console
 
+    from mfec.callbacks import Stopped
     from mfec.experiments.vae import train_vaes
 
     console = Console()
@@ -127,17 +127,17 @@ def draw_vae(job: VAEJob, console: Console) -> None:
 
 def run_vae_show(command: VaeShow) -> int:
     """Print the costs of a VAE, and draw; returns the exit status."""
+    from mfec.device import refuse_missing
     from mfec.embeddings import VAE
     from mfec.embeddings.vae.files import encoder_name
     from mfec.experiments.frames import held_out_frames, observation_space
-    from mfec.experiments.vae import refuse_missing_device
     from mfec.figures.pictures import check_kind
     from mfec.figures.vae import draw_reconstructions
 
     if command.frames < 1:
         raise ValueError(f"frames must be at least 1, not {command.frames}")
     check_kind(command.out)
-    refuse_missing_device(command.device)
+    refuse_missing(command.device)
     env = canonical_name(command.env)
     vae = VAE.load(encoder_name(command.vae) if command.vae else env, device=command.device)
     environment = _environment_of(env, vae)

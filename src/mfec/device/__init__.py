@@ -1,11 +1,11 @@
-"""The device that holds states and searches them: a GPU, or the CPU through the same code."""
+"""The device that keeps states and searches them: a GPU, or the CPU through the same code."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from mfec.config import DeviceName
-from mfec.device.channel import Channel, DeviceEncoder, DeviceError, Found
+from mfec.device.channel import Channel, DeviceEncoder, DeviceError, Response
 
 if TYPE_CHECKING:
     from mfec.device.engine import Engine
@@ -14,16 +14,17 @@ __all__ = [
     "Channel",
     "DeviceEncoder",
     "DeviceError",
-    "Found",
+    "Response",
     "device_name",
     "free_on_device",
     "open_channel",
+    "refuse_missing",
     "start_engine",
 ]
 
 
 def start_engine(device: str) -> Engine:
-    """An engine on `cpu` or `cuda`; an error that says what is missing where there is none."""
+    """An engine on `cpu` or `cuda`; the error says what is missing if there can be none."""
     try:
         import torch
     except ImportError:
@@ -37,7 +38,7 @@ def start_engine(device: str) -> Engine:
 
 
 def device_name(device: DeviceName | Channel) -> DeviceName:
-    """The name of a device that is given by its name or by the way to it."""
+    """The name of a device, which is given by its name or by a channel to it."""
     return device if isinstance(device, str) else device.device
 
 
@@ -51,8 +52,18 @@ def free_on_device() -> int:
 
 
 def open_channel(device: str) -> Channel:
-    """A run's own way to a device in this process."""
+    """A channel to a device in this process."""
     engine = start_engine(device)  # says what is missing before anything imports torch
     from mfec.device.local import LocalChannel
 
     return LocalChannel(engine)
+
+
+def refuse_missing(device: DeviceName) -> None:
+    """An error that says what is missing where there is no torch, or no GPU for it."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise ImportError("this needs the extra `torch`: pip install 'mfec[torch]'") from None
+    if device == "cuda":
+        start_engine(device)

@@ -1,4 +1,4 @@
-"""The action buffers of one run on a device: states only, in pages that are taken as they are needed."""
+"""The action buffers of one run on a device: states only, in pages that are allocated as they are needed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from mfec.device.layout import BLOCK, PAGE
 
-FIRST_SLAB = 16  # pages that are taken from the device at once; later an eighth of what there is
-AT_ONCE = 2**18  # entries that are copied in one go, so that the copy does not need much room itself
+FIRST_SLAB = 16  # pages that are allocated at once; later an eighth of those there are
+AT_ONCE = 2**18  # entries that are copied at a time, so that the copy itself needs little memory
 
 
 class ActionBuffers:
     """States of all actions, float32, by action and slot.
 
-    Pages come from slabs, float32 (pages, 128 blocks, dim, 32 entries). A page never moves, so its address can stand in
-    the page table that the kernels read; a memory that grows takes more slabs and copies nothing.
+    Pages lie in slabs, float32 (pages, 128 blocks, dim, 32 entries). A page never moves, so GPU kernels read its
+    address from the page table. A memory that grows allocates more slabs and copies nothing.
     """
 
     def __init__(self, n_actions: int, capacity: int, dim: int, device: torch.device) -> None:
@@ -28,22 +28,22 @@ class ActionBuffers:
         self._places = np.full((n_actions, most, 2), -1, np.int64)  # slab and page within it
         self._pages = np.zeros(n_actions, np.int64)
         self._slabs: list[torch.Tensor] = []
-        self._free = 0  # pages of the last slab that nobody has taken
+        self._free = 0  # unused pages of the last slab
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken from the device."""
+        """Bytes allocated on the device."""
         return sum(slab.nbytes for slab in self._slabs) + self.table.nbytes
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
-        """Put states, float32 (n, dim), into these slots; of two for the same slot the later one stays."""
+        """Put states, float32 (n, dim), into these slots; if two are for the same slot, the later one stays."""
         if len(actions) == 0:
             return
         sizes = self.sizes.copy()
         np.maximum.at(sizes, actions, slots + 1)
         self._take_pages(-(-sizes // PAGE))
         self.sizes = sizes
-        # Assignment on a GPU writes in no order, so that only the last one of a slot may be left.
+        # A GPU assigns in no fixed order, so all but the last state of a slot are dropped first.
         _, last = np.unique((actions * self.capacity + slots)[::-1], return_index=True)
         kept = len(actions) - 1 - last
         for begin in range(0, len(kept), AT_ONCE):
@@ -68,7 +68,7 @@ class ActionBuffers:
         return states
 
     def pages(self, action: int) -> torch.Tensor:
-        """The pages of one action, in order: float32 (pages, blocks, dim, 32); only a copy where there are several."""
+        """The pages of one action, in order: float32 (pages, blocks, dim, 32); a copy if there are several."""
         slabs, own = self._places[action, : self._pages[action]].T
         if len(own) == 1:
             blocks = -(-int(self.sizes[action]) // BLOCK)
@@ -88,7 +88,7 @@ class ActionBuffers:
     def _places_of(
         self, actions: NDArray[np.int64], slots: NDArray[np.int64]
     ) -> list[tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]]:
-        """For each slab: which of the slots it holds, and where."""
+        """For each slab: which of these slots it holds, and where."""
         slabs, pages = self._places[actions, slots // PAGE].T
         found = []
         for number in np.unique(slabs).tolist():
@@ -100,7 +100,7 @@ class ActionBuffers:
         return found
 
     def _take_pages(self, needed: NDArray[np.int64]) -> None:
-        """Take pages until each action has as many as it needs."""
+        """Allocate pages until each action has as many as it needs."""
         if (needed <= self._pages).all():
             return
         for action in np.flatnonzero(needed > self._pages).tolist():

@@ -1,8 +1,8 @@
-"""Look-ups of one run or of many, merged: project observations, search every run's own buffers, one trip to the device.
+"""Look-ups of one run or of many in one call: embed observations, then search the buffers of each run.
 
-The answer is exact. A first pass measures all entries in float32 and keeps the smallest distance of every 32; the k
-nearest entries lie in the k blocks with the smallest of these. A few blocks more are taken for what float32 rounds, and
-their entries are ranked by their distance in float64. So an answer does not depend on what else is looked up with it.
+The search is exact. A first pass measures all entries in float32 and keeps the smallest distance of every block of 32:
+the k nearest entries lie in the k blocks with the smallest minima. A few more blocks are taken because float32 rounds,
+and their entries are ranked by their distance in float64. So a response does not depend on the other requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from mfec.device.buffers import ActionBuffers
-from mfec.device.channel import DeviceEncoder, Found
+from mfec.device.channel import DeviceEncoder, Response
 from mfec.device.plain import search_plain, squared_distances
 from mfec.device.plan import Plan
 
@@ -33,7 +33,7 @@ Encoder = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # (n, size) to (n,
 
 @dataclass
 class Run:
-    """What the device holds of one run: its action buffers, and its projection or encoder where it has one."""
+    """What the device keeps of one run: its action buffers, and its projection or encoder if it has one."""
 
     buffers: ActionBuffers
     weights: torch.Tensor | None = None  # float32 (observation size, dim), multiples of 2**-20
@@ -42,55 +42,55 @@ class Run:
 
 @dataclass(frozen=True)
 class Request:
-    """Look-ups of one run: what was seen, and which actions are to be searched."""
+    """A look-up of one run: observations or states, and the actions to search."""
 
     run: Run
-    seen: NDArray[Any]  # observations, uint8 (n, size), to be projected, or states, float32 (n, dim)
+    inputs: NDArray[Any]  # observations, uint8 (n, size), or states, float32 (n, dim)
     wanted: NDArray[np.bool_]  # (n, n_actions)
     k: int
 
 
 class Engine:
-    """Searches buffers on one device, with Triton's kernels where they run and plain torch elsewhere."""
+    """Searches buffers on one device, by Triton kernels if they run there, else in plain torch."""
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
-        # The interpreter, which the tests use, runs the kernels without a GPU.
+        # The interpreter runs the kernels without a GPU, for tests.
         interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         self.triton = importlib.util.find_spec("triton") is not None and (self.device.type == "cuda" or interpreted)
         self._launches: Launches | None = None
         self._encoders: dict[str, Encoder] = {}  # by digest
 
     def add_run(self, n_actions: int, capacity: int, dim: int) -> Run:
-        """Room for the buffers of a run."""
+        """Make room for the buffers of a run."""
         return Run(ActionBuffers(n_actions, capacity, dim, self.device))
 
     def add_encoder(self, encoder: DeviceEncoder) -> Encoder:
-        """Room for an encoder; equal ones share it."""
+        """Load an encoder; equal ones are loaded once."""
         if encoder.digest not in self._encoders:
             encode, shape = encoder.on(self.device.type), encoder.observation_shape
-            self._encoders[encoder.digest] = lambda seen: encode(seen.reshape(-1, *shape))
+            self._encoders[encoder.digest] = lambda inputs: encode(inputs.reshape(-1, *shape))
         return self._encoders[encoder.digest]
 
-    def look_up(self, requests: list[Request]) -> list[Found]:
-        """What all requests find, in one go for those of the same k and shape."""
+    def look_up(self, requests: list[Request]) -> list[Response]:
+        """The responses to all requests; requests of the same k and shape are one search."""
         requests = _encoded(requests)
-        answers: dict[int, Found] = {}
+        responses: dict[int, Response] = {}
         alike: dict[tuple[Any, ...], list[int]] = {}
         for i, request in enumerate(requests):
-            kind = (request.k, request.run.buffers.dim, request.seen.dtype, request.seen.shape[1])
+            kind = (request.k, request.run.buffers.dim, request.inputs.dtype, request.inputs.shape[1])
             alike.setdefault(kind, []).append(i)
         look_up = self._by_kernels if self.triton else self._by_plain_torch
         for members in alike.values():
-            answers.update(zip(members, look_up([requests[i] for i in members]), strict=True))
-        return [answers[i] for i in range(len(requests))]
+            responses.update(zip(members, look_up([requests[i] for i in members]), strict=True))
+        return [responses[i] for i in range(len(requests))]
 
     def distances(self, run: Run, state: NDArray[np.float32], action: int) -> NDArray[np.float64]:
         """Squared distances of all entries of one action from a state, in slot order."""
-        asked = torch.from_numpy(np.array(state)).to(self.device)
-        return squared_distances(run.buffers.entries(action), asked).cpu().numpy()
+        query = torch.from_numpy(np.array(state)).to(self.device)
+        return squared_distances(run.buffers.entries(action), query).cpu().numpy()
 
-    def _by_kernels(self, requests: list[Request]) -> list[Found]:
+    def _by_kernels(self, requests: list[Request]) -> list[Response]:
         from mfec.device.launches import Launches
 
         k = requests[0].k
@@ -102,47 +102,49 @@ class Engine:
             MOST_QUERIES,
         )
         self._launches = self._launches or Launches(self.device)
-        weights = [_weights(request) for request in requests] if requests[0].seen.dtype == np.uint8 else []
-        states, found = self._launches.search(plan, [request.seen for request in requests], weights, buffers[0].dim, k)
+        weights = [_weights(request) for request in requests] if requests[0].inputs.dtype == np.uint8 else []
+        states, found = self._launches.search(
+            plan, [request.inputs for request in requests], weights, buffers[0].dim, k
+        )
         slots, squared, unsure = plan.spread(found, k)
-        answers, row = [], 0
+        responses, row = [], 0
         for request, place in zip(requests, plan.places, strict=True):
             n, n_actions = request.wanted.shape
             own = (slice(row, row + n), slice(0, n_actions))
-            answers.append(Found(states[place : place + n], slots[own], squared[own], unsure[own]))
+            responses.append(Response(states[place : place + n], slots[own], squared[own], unsure[own]))
             row += n
-        return answers
+        return responses
 
-    def _by_plain_torch(self, requests: list[Request]) -> list[Found]:
+    def _by_plain_torch(self, requests: list[Request]) -> list[Response]:
         found = []
         for request in requests:
-            states = torch.from_numpy(np.ascontiguousarray(request.seen)).to(self.device)
-            if request.seen.dtype == np.uint8:
+            states = torch.from_numpy(np.ascontiguousarray(request.inputs)).to(self.device)
+            if request.inputs.dtype == np.uint8:
                 states = (states.double() @ _weights(request).double()).float()
             slots, squared, unsure = search_plain(request.run.buffers, states, request.wanted, request.k)
-            found.append(Found(states.cpu().numpy(), slots, squared, unsure))
+            found.append(Response(states.cpu().numpy(), slots, squared, unsure))
         return found
 
 
 def _encoded(requests: list[Request]) -> list[Request]:
-    """The same requests, with states for observations where an encoder makes them: one batch for each encoder."""
+    """The requests with observations encoded, if their run has an encoder; one batch for each encoder."""
     by_encoder: dict[Encoder, list[int]] = {}
     for i, request in enumerate(requests):
-        if request.run.encoder is not None and request.seen.dtype == np.uint8:
+        if request.run.encoder is not None and request.inputs.dtype == np.uint8:
             by_encoder.setdefault(request.run.encoder, []).append(i)
     requests = list(requests)
     for encode, members in by_encoder.items():
-        states = encode(np.concatenate([requests[i].seen for i in members]))
+        states = encode(np.concatenate([requests[i].inputs for i in members]))
         row = 0
         for i in members:
-            rows = len(requests[i].seen)
-            requests[i] = replace(requests[i], seen=states[row : row + rows])
+            rows = len(requests[i].inputs)
+            requests[i] = replace(requests[i], inputs=states[row : row + rows])
             row += rows
     return requests
 
 
 def _weights(request: Request) -> torch.Tensor:
     weights = request.run.weights
-    if weights is None or len(weights) != request.seen.shape[1]:
-        raise ValueError(f"there is no projection for observations of {request.seen.shape[1]} numbers")
+    if weights is None or len(weights) != request.inputs.shape[1]:
+        raise ValueError(f"there is no projection for observations of {request.inputs.shape[1]} numbers")
     return weights

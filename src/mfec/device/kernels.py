@@ -1,8 +1,8 @@
 """The GPU kernels of a look-up, in Triton: projection, a pass over all entries, and the ranking of what is left.
 
-Entries lie in pages of 4096, a page in blocks of 32 entries, a block number by number: the first numbers of its 32
-states, then the second ones, and so on. So a thread owns whole entries, reads beside its neighbours, and sums a
-distance without talking to anybody.
+A page has 4096 entries in blocks of 32. A block lies number by number: the first numbers of its 32 states, then the
+second ones, and so on. So a thread owns whole entries, reads addresses beside those of the next thread, and sums a
+distance without exchanging anything.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import triton.language as tl
 
 from mfec.device.layout import BLOCK, PAGE
 
-SPARE_BLOCKS = 4  # selected beyond k, for distances that the first pass cannot tell apart
+SPARE_BLOCKS = 4  # selected beyond k, because the first pass rounds distances
 MOST_BLOCKS = 32_768  # that one program can select from; larger buffers have larger blocks
 PART = 112  # pixels that one program projects
-# Numbers as the sum of two of 16 bits: three products of those are right to 2 in 100,000, and faster than three of 19
-# bits (1.8 ms against 2.4 ms for 32 states and 18 million entries). The interpreter does not know them.
+# Each number is split into two of 16 bits: three products of those are right to 2 in 100,000, and faster than three of
+# 19 bits (1.8 ms against 2.4 ms for 32 states and 18 million entries). The interpreter does not know them.
 PRECISION = "tf32x3" if os.environ.get("TRITON_INTERPRET") == "1" else "bf16x3"
-MANY = 16  # queries of one run from which on matrix units are the faster way
+MANY = 16  # queries of one run from which matrix units are faster
 
 
 @dataclass(frozen=True)
 class SearchShape:
-    """Everything that the launches of a search depend on; searches that differ in nothing of it are launched alike."""
+    """Everything that the launches of a search depend on; searches of equal shape share one recording."""
 
     chunks: int
     width: int  # queries in a chunk
@@ -53,24 +53,24 @@ class SearchShape:
 
 
 def search(
-    shape: SearchShape, seen: torch.Tensor, numbers: torch.Tensor, states: torch.Tensor, found: torch.Tensor
+    shape: SearchShape, inputs: torch.Tensor, numbers: torch.Tensor, states: torch.Tensor, found: torch.Tensor
 ) -> None:
     """Fill states, float32 (chunks x width, dim), and found, float64 (pairs, 2 k + 3).
 
-    seen: observations, uint8 (chunks x width, size), or states; numbers: int64, jobs, pairs and the address of each
-    row's projection, as in `Plan`. A row of `found` holds k + 1 squared distances, as many slots, and a doubt.
+    inputs: observations, uint8 (chunks x width, size), or states; numbers: int64, jobs, pairs and the address of each
+    row's projection, as in `Plan`. A row of `found` holds k + 1 squared distances, as many slots, and 1 if unsure.
     """
-    device, dim, width = seen.device, shape.dim, shape.width
+    device, dim, width = inputs.device, shape.dim, shape.width
     jobs, pairs = numbers[: 4 * shape.jobs], numbers[4 * shape.jobs :]
     if shape.size:
-        sums = torch.zeros((len(seen), dim), dtype=torch.float64, device=device)
-        _project[(len(seen), triton.cdiv(shape.size, PART))](
-            seen, pairs[4 * shape.pairs :], sums, shape.size,
+        sums = torch.zeros((len(inputs), dim), dtype=torch.float64, device=device)
+        _project[(len(inputs), triton.cdiv(shape.size, PART))](
+            inputs, pairs[4 * shape.pairs :], sums, shape.size,
             DIM=dim, DIM_POW2=triton.next_power_of_2(dim), PART=PART, num_warps=4,
         )  # fmt: skip
         states.copy_(sums)
     else:
-        states.copy_(seen)
+        states.copy_(inputs)
     if shape.pairs == 0:
         return
     queries = states.view(-1, width, dim).transpose(1, 2).contiguous()
@@ -100,7 +100,7 @@ def search(
         jobs, pairs, queries, minima, row, blocks, lengths, found,
         K=shape.k, DIM=dim, QUERIES=width, KEEP=keep, GRAIN=grain, N=blocks_pow2, MANY=many,
         num_warps=min(16, max(4, blocks_pow2 // 1024)),
-        enable_fp_fusion=False,  # distances have the bits that they have on the CPU
+        enable_fp_fusion=False,  # so that distances have the same bits as on the CPU
     )  # fmt: skip
 
 
@@ -108,21 +108,21 @@ def search(
 def _project(observations, weights, sums, size, DIM: tl.constexpr, DIM_POW2: tl.constexpr, PART: tl.constexpr):
     """Add a part of an observation's projection: sums (n, dim) += observations (n, size) A.
 
-    Weights are multiples of 2**-20 and observations bytes: the sums are exact in float64, in whatever order.
+    Weights are multiples of 2**-20 and observations are bytes, so the sums are exact in float64, in any order.
     """
     row = tl.program_id(0).to(tl.int64)
     part = tl.program_id(1)
     address = tl.load(weights + row)
-    if address != 0:  # else nobody asks in this row
+    if address != 0:  # else the row is unused
         matrix = address.to(tl.pointer_type(tl.float32))
         columns = tl.arange(0, DIM_POW2)
         total = tl.zeros([DIM_POW2], tl.float64)
         for step in range(0, PART, 16):
             pixels = part * PART + step + tl.arange(0, 16)
-            seen = tl.load(observations + row * size + pixels, mask=pixels < size, other=0).to(tl.float64)
+            inputs = tl.load(observations + row * size + pixels, mask=pixels < size, other=0).to(tl.float64)
             inside = (pixels < size)[:, None] & (columns < DIM)[None, :]
             mixed = tl.load(matrix + pixels[:, None] * DIM + columns[None, :], mask=inside, other=0.0).to(tl.float64)
-            total += tl.sum(seen[:, None] * mixed, axis=0)
+            total += tl.sum(inputs[:, None] * mixed, axis=0)
         tl.atomic_add(sums + row * DIM + columns, total, mask=columns < DIM)
 
 
@@ -142,9 +142,9 @@ def _scan(
         table = tl.load(jobs + job * 4).to(tl.pointer_type(tl.int64))
         states = tl.multiple_of(tl.load(table + page).to(tl.pointer_type(tl.float32)), 16)
         rows = tl.arange(0, ROWS)[None, :]
-        lanes = tl.arange(0, QUERIES)[:, None]
+        columns = tl.arange(0, QUERIES)[:, None]
         inside = (rows // 32) * (32 * DIM) + rows % 32
-        asked = queries + tl.load(jobs + job * 4 + 2) * (DIM * QUERIES) + lanes
+        query = queries + tl.load(jobs + job * 4 + 2) * (DIM * QUERIES) + columns
         for part in range(4096 // ROWS):
             first = part * ROWS
             if first < entries:
@@ -153,13 +153,13 @@ def _scan(
                 for numbers in range(0, DIM, UNROLL):
                     for number in tl.static_range(UNROLL):
                         stored = tl.load(here + (numbers + number) * 32)
-                        wanted = tl.load(asked + (numbers + number) * QUERIES)
+                        wanted = tl.load(query + (numbers + number) * QUERIES)
                         step = stored - wanted
                         distance += step * step
                 distance = tl.where(first + rows < entries, distance, float("inf"))
                 smallest = tl.min(tl.reshape(distance, [QUERIES, ROWS // GRAIN, GRAIN]), axis=2)
                 at = page * (4096 // GRAIN) + first // GRAIN + tl.arange(0, ROWS // GRAIN)[None, :]
-                tl.store(minima + (job * QUERIES + lanes) * row_of_minima + at, smallest)
+                tl.store(minima + (job * QUERIES + columns) * row_of_minima + at, smallest)
 
 
 @triton.jit
@@ -169,8 +169,8 @@ def _scan_many(
 ):  # fmt: skip
     """The first pass for many queries, by matrix products: |x|^2 - 2 x q + |q|^2.
 
-    Everything is taken from the middle of the chunk's queries. Rounding is relative to |x| |q| here, so that `_rank`
-    allows for more of it. queries: from the middle; middles: (chunks, dim); lengths: |q|^2, (chunks, QUERIES).
+    The middle of the chunk's queries is subtracted from everything. Rounding is relative to |x| |q| here, so `_rank`
+    allows for more of it. queries: less the middle; middles: (chunks, dim); lengths: |q|^2, (chunks, QUERIES).
     """
     page = tl.program_id(0)
     job = tl.program_id(1).to(tl.int64)
@@ -178,25 +178,25 @@ def _scan_many(
     if entries > 0:
         table = tl.load(jobs + job * 4).to(tl.pointer_type(tl.int64))
         states = tl.multiple_of(tl.load(table + page).to(tl.pointer_type(tl.float32)), 16)
-        lanes = tl.arange(0, QUERIES)
+        columns = tl.arange(0, QUERIES)
         numbers = tl.arange(0, DIM)
         rows = tl.arange(0, ROWS)
         inside = numbers[:, None] * 32 + ((rows // 32) * (32 * DIM) + rows % 32)[None, :]
         chunk = tl.load(jobs + job * 4 + 2)
-        asked = tl.load(queries + chunk * (DIM * QUERIES) + numbers[None, :] * QUERIES + lanes[:, None])
-        length = tl.load(lengths + chunk * QUERIES + lanes)
+        query = tl.load(queries + chunk * (DIM * QUERIES) + numbers[None, :] * QUERIES + columns[:, None])
+        length = tl.load(lengths + chunk * QUERIES + columns)
         middle = tl.load(middles + chunk * DIM + numbers)
         for part in range(4096 // ROWS):
             first = part * ROWS
             stored = tl.load(states + first * DIM + inside) - middle[:, None]
-            product = tl.dot(asked, stored, input_precision=PRECISION)
+            product = tl.dot(query, stored, input_precision=PRECISION)
             distance = tl.sum(stored * stored, axis=0)[None, :] - 2.0 * product + length[:, None]
-            # Infinity less infinity is no number, and nobody knows how near that entry is: `_rank` doubts what is -1.
+            # Infinity less infinity is NaN: the distance of that entry is unknown. -1 makes `_rank` unsure.
             distance = tl.where(distance == distance, tl.maximum(distance, 0.0), -1.0)
             distance = tl.where((first + rows < entries)[None, :], distance, float("inf"))
             smallest = tl.min(tl.reshape(distance, [QUERIES, ROWS // GRAIN, GRAIN]), axis=2)
             at = page * (4096 // GRAIN) + first // GRAIN + tl.arange(0, ROWS // GRAIN)[None, :]
-            tl.store(minima + (job * QUERIES + lanes[:, None]) * row_of_minima + at, smallest)
+            tl.store(minima + (job * QUERIES + columns[:, None]) * row_of_minima + at, smallest)
 
 
 @triton.jit
@@ -207,11 +207,11 @@ def _rank(
 ):  # fmt: skip
     """Second pass: the K + 1 nearest entries of the KEEP blocks with the smallest minima, by distances in float64.
 
-    A distance is summed in the order of its numbers, so that it has the same bits in whatever company it is computed.
+    A distance is summed in the order of its numbers, so its bits do not depend on the other queries.
     """
     pair = tl.program_id(0).to(tl.int64)
     job = tl.load(pairs + pair * 4)
-    if job >= 0:  # else nobody asks here
+    if job >= 0:  # else the pair is unused
         place_of_minima = tl.load(pairs + pair * 4 + 1)
         table = tl.load(jobs + job * 4).to(tl.pointer_type(tl.int64))
         entries = tl.load(jobs + job * 4 + 1)
@@ -229,7 +229,7 @@ def _rank(
             kth = tl.where(selected == K - 1, last, kth)
             tl.store(blocks + pair * KEEP + selected, tl.where(last < float("inf"), block, -1))
             left = tl.where(numbers == block, float("inf"), left)
-        tl.debug_barrier()  # the blocks are read by other threads than wrote them
+        tl.debug_barrier()  # threads read blocks that other threads wrote
 
         place = tl.arange(0, KEEP * GRAIN)
         block = tl.load(blocks + pair * KEEP + place // GRAIN)
@@ -237,11 +237,11 @@ def _rank(
         there = (block >= 0) & (row < entries)
         page = tl.load(table + row // 4096, mask=there, other=0).to(tl.pointer_type(tl.float32))
         states = page + (row % 4096 // 32) * (32 * DIM) + row % 32
-        asked = queries + chunk * (DIM * QUERIES) + place_of_minima % QUERIES
+        query = queries + chunk * (DIM * QUERIES) + place_of_minima % QUERIES
         distance = tl.zeros([KEEP * GRAIN], tl.float64)
         for number in range(DIM):
             stored = tl.load(states + number * 32, mask=there, other=0.0).to(tl.float64)
-            step = stored - tl.load(asked + number * QUERIES).to(tl.float64)
+            step = stored - tl.load(query + number * QUERIES).to(tl.float64)
             distance += step * step
         distance = tl.where(there, distance, float("inf"))
         answer = found + pair * (2 * K + 3)
@@ -252,12 +252,12 @@ def _rank(
             tl.store(answer + K + 1 + i, slot.to(tl.float64))
             distance = tl.where(place == at, float("inf"), distance)
 
-        # A block that was not selected may hold a neighbour if its minimum is within what the first pass rounds off:
-        # 4 in a million of a sum of 64 squares; with products, that much of |x|^2 + |q|^2, where |x| <= |q| + distance.
+        # A block that was not selected may hold a neighbour if its minimum is within the rounding of the first pass:
+        # 4 in a million of a sum of 64 squares; with products, as much of |x|^2 + |q|^2, where |x| <= |q| + distance.
         limit = kth * (1.0 + 1e-6 + 2e-7 * DIM) + 1e-30
         if MANY:
             length = tl.load(lengths + chunk * QUERIES + place_of_minima % QUERIES)
             limit = kth + (6e-5 + 4e-7 * DIM) * (3.0 * length + 2.0 * kth) + 1e-30
-        # Blocks are unread that were not selected, or that are infinitely far in float32 while others are not.
+        # A block is unread if it was not selected, or if its minimum is infinite in float32.
         doubt = unknown | ((read < tl.cdiv(entries, GRAIN)) & ~(last > limit))
         tl.store(answer + 2 * K + 2, tl.where(doubt, 1.0, 0.0).to(tl.float64))

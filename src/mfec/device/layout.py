@@ -1,4 +1,4 @@
-"""How states lie on a device."""
+"""The layout of states on a device."""
 
-PAGE = 4096  # entries of one action that take room together
-BLOCK = 32  # entries that lie number by number: a thread reads its entry beside its neighbours'
+PAGE = 4096  # entries of one action that are allocated together
+BLOCK = 32  # entries that lie number by number, so that 32 threads read 32 entries side by side

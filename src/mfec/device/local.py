@@ -1,4 +1,4 @@
-"""A run that has the device in its own process."""
+"""A channel to a device in the same process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 
 from mfec.config import DeviceName
-from mfec.device.channel import DeviceEncoder, DeviceError, Found
+from mfec.device.channel import DeviceEncoder, DeviceError, Response
 from mfec.device.engine import Engine, Request, Run
 
 
 class LocalChannel:
-    """A run's way to an engine in the same process; see `Channel`."""
+    """A channel to an engine in this process."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -23,7 +23,7 @@ class LocalChannel:
 
     @property
     def run(self) -> Run:
-        """What the device holds of the run."""
+        """What the device keeps of the run."""
         if self._run is None:
             raise DeviceError("no buffers were opened on this channel")
         return self._run
@@ -33,11 +33,11 @@ class LocalChannel:
         self._run = self._engine.add_run(n_actions, capacity, dim)
 
     def project_with(self, weights: NDArray[np.float32]) -> None:
-        """From now on look-ups of bytes are projected by these weights."""
+        """Project observations by these weights from now on."""
         self.run.weights = torch.from_numpy(np.array(weights)).to(self._engine.device)
 
     def encode_with(self, encoder: DeviceEncoder) -> None:
-        """From now on look-ups of bytes are encoded by this."""
+        """Encode observations by this encoder from now on."""
         self.run.encoder = self._engine.add_encoder(encoder)
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
@@ -51,9 +51,9 @@ class LocalChannel:
                 "a smaller --capacity bounds that"
             ) from None
 
-    def look_up(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Found:
+    def look_up(self, inputs: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Response:
         """The nearest entries in the wanted buffers."""
-        return self._engine.look_up([Request(self.run, seen, wanted, k)])[0]
+        return self._engine.look_up([Request(self.run, inputs, wanted, k)])[0]
 
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
         """States of these slots."""

@@ -1,4 +1,4 @@
-"""The search in plain torch, for devices without Triton: the same answers, with more to read and to write."""
+"""The search in plain torch, for devices without Triton: slower, with the same results."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from numpy.typing import NDArray
 
 from mfec.device.buffers import ActionBuffers
 
-SPARE = 4  # entries measured again beyond k + 1, for distances that float32 cannot tell apart
+SPARE = 4  # entries beyond k + 1 that are measured again, because float32 rounds distances
 
 
 def search_plain(
     buffers: ActionBuffers, states: torch.Tensor, wanted: NDArray[np.bool_], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Slots, squared distances and doubts, as in `Found`, for states, float32 (n, dim), on the buffers' device."""
+    """Slots, squared distances and `unsure`, as in `Response`, for states, float32 (n, dim), on the buffers' device."""
     slots = np.full((*wanted.shape, k + 1), -1, np.int64)
     squared = np.full((*wanted.shape, k + 1), np.inf)
     unsure = np.zeros(wanted.shape, np.bool_)
     for action in np.flatnonzero(wanted.any(0) & (buffers.sizes > 0)).tolist():
         rows = np.flatnonzero(wanted[:, action])
-        asked = states[torch.from_numpy(rows).to(buffers.device)]
-        rough = _rough_distances(buffers, action, asked)
+        queries = states[torch.from_numpy(rows).to(buffers.device)]
+        rough = _rough_distances(buffers, action, queries)
         keep = min(rough.shape[1], k + 1 + SPARE)
         near, nearest = torch.topk(rough, keep, dim=1, largest=False)
         candidates = nearest.cpu().numpy()
         entries = buffers.gather(np.full(candidates.size, action), candidates.ravel())
-        exact = squared_distances(entries.view(len(rows), keep, -1), asked[:, None])
+        exact = squared_distances(entries.view(len(rows), keep, -1), queries[:, None])
         exact, ranks = torch.sort(exact, dim=1, stable=True)
         found = min(keep, k + 1)
         squared[rows, action, :found] = exact[:, :found].cpu().numpy()
@@ -39,7 +39,7 @@ def search_plain(
 
 
 def squared_distances(entries: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-    """Squared distances, float64, over the last axis; a running sum takes the numbers in their order."""
+    """Squared distances, float64, over the last axis, summed in the order of the numbers."""
     return (entries.double() - states.double()).square_().cumsum(-1)[..., -1]
 
 

@@ -1,7 +1,7 @@
-"""The bookkeeping of a merged search, compiled: it is done thousands of times a second.
+"""The plan of a search for several runs, compiled because it is made thousands of times a second.
 
-Queries are searched in chunks of one run each. A job is a chunk and a buffer: one pass over the buffer's entries. A
-pair is a query and a buffer: one answer.
+Queries are searched in chunks, each of one run. A job is a chunk and a buffer: one pass over the buffer's entries. A
+pair is a query and a buffer: one list of neighbours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mfec.compiling import njit
 
 JOB = 4  # numbers of a job: address of the page table's row, entries, chunk, nothing
 PAIR = 4  # numbers of a pair: job, row of the first pass's minima, row of the query, action
-NOBODY = -1  # the job of a pair that fills up a row
+UNUSED = -1  # the job of a pair that is only padding
 
 
 class Plan:
@@ -45,7 +45,7 @@ class Plan:
     def spread(
         self, found: NDArray[np.float64], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-        """Slots, squared distances and doubts of all rows and actions from the answers to the pairs."""
+        """Slots, squared distances and `unsure` of all rows and actions, from the results of the pairs."""
         shape = self._wanted.shape
         slots, squared = np.full((*shape, k + 1), -1, np.int64), np.full((*shape, k + 1), np.inf)
         unsure = np.zeros(shape, np.bool_)
@@ -100,6 +100,6 @@ def _spread(jobs, pairs, found, slots, squared, unsure):
                 squared[row, action, i] = found[pair, i]
                 slots[row, action, i] = int(found[pair, one_more + i])
                 there += 1
-        # A distance that is infinite in float32 hides an entry.
+        # An entry whose distance is infinite in float32 is missing here.
         hidden = there < min(jobs[pairs[pair, 0], 1], one_more)
         unsure[row, action] = found[pair, 2 * one_more] > 0.0 or hidden

@@ -1,4 +1,4 @@
-"""Many runs, one device: runs in processes of their own send their look-ups to the process that owns the device."""
+"""Many runs, one device: runs in processes of their own send requests to the process that owns the device."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.config import DeviceName
-from mfec.device.channel import DeviceEncoder, DeviceError, Found
-from mfec.device.desk import ASKED, Desk, DeskShape
+from mfec.device.channel import DeviceEncoder, DeviceError, Response
+from mfec.device.shared_memory import REQUESTED, LookUpShape, SharedLookUp
 
 OWNER_ENDED = "the process that owns the device has ended"
 
 
 class PipeChannel:
-    """A run's way to a device that another process owns; see `Channel`. It needs no torch."""
+    """A channel to a device that another process owns. It needs no torch."""
 
     def __init__(self, pipe: Connection[Any, Any], device: DeviceName) -> None:
         self._pipe = pipe
         self.device = device
         self._owner = os.getppid()
-        self._desk: Desk | None = None
+        self._shared: SharedLookUp | None = None
         self._dim = 0
 
     def open(self, n_actions: int, capacity: int, dim: int) -> None:
         """Make room for the action buffers of the run."""
         self._dim = dim
-        self._ask("open", n_actions, capacity, dim)
+        self._request("open", n_actions, capacity, dim)
 
     def project_with(self, weights: NDArray[np.float32]) -> None:
-        """From now on look-ups of bytes are projected by these weights."""
-        self._ask("project_with", weights)
+        """Project observations by these weights from now on."""
+        self._request("project_with", weights)
 
     def encode_with(self, encoder: DeviceEncoder) -> None:
-        """From now on look-ups of bytes are encoded by this."""
-        self._ask("encode_with", encoder)
+        """Encode observations by this encoder from now on."""
+        self._request("encode_with", encoder)
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Put states into these slots."""
-        self._ask("store", actions, slots, states)
+        self._request("store", actions, slots, states)
 
-    def look_up(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Found:
+    def look_up(self, inputs: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Response:
         """The nearest entries in the wanted buffers."""
-        desk = self._desk_for(seen, wanted, k)
-        desk.ask(seen, wanted)
-        found = desk.wait(self._check_owner)
+        shared = self._shared_for(inputs, wanted, k)
+        shared.request(inputs, wanted)
+        found = shared.wait(self._check_owner)
         if found is None:
             self._receive()  # raises the reason
             raise DeviceError("the device failed")
@@ -55,37 +55,37 @@ class PipeChannel:
 
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
         """States of these slots."""
-        states: NDArray[np.float32] = self._ask("rows", actions, slots)
+        states: NDArray[np.float32] = self._request("rows", actions, slots)
         return states
 
     def distances(self, state: NDArray[np.float32], action: int) -> NDArray[np.float64]:
         """Squared distances of all entries of one action, in slot order."""
-        squared: NDArray[np.float64] = self._ask("distances", state, action)
+        squared: NDArray[np.float64] = self._request("distances", state, action)
         return squared
 
-    def _desk_for(self, seen: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Desk:
-        """A desk with room for this look-up."""
-        (n, n_actions), numbers = wanted.shape, seen.shape[1]
+    def _shared_for(self, inputs: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> SharedLookUp:
+        """Shared memory with room for this look-up."""
+        (n, n_actions), numbers = wanted.shape, inputs.shape[1]
         if self._dim == 0:
             raise DeviceError("no buffers were opened on this channel")
-        row_bytes = numbers if seen.dtype == np.uint8 else 0
-        old = self._desk.shape if self._desk else DeskShape(0, 4 * self._dim, n_actions, self._dim, k)
+        row_bytes = numbers if inputs.dtype == np.uint8 else 0
+        old = self._shared.shape if self._shared else LookUpShape(0, 4 * self._dim, n_actions, self._dim, k)
         fits = n <= old.rows and k == old.k and (not row_bytes or row_bytes == old.row_bytes)
-        if self._desk and fits:
-            return self._desk
-        if self._desk:
-            self._desk.close()
-        shape = DeskShape(max(n, old.rows), row_bytes or old.row_bytes, n_actions, self._dim, k)
-        self._desk = Desk(shape)
-        self._ask("share", shape, self._desk.memory.name)
-        self._desk.memory.unlink()  # both sides have it: it goes with the last of them, however that one ends
-        return self._desk
+        if self._shared and fits:
+            return self._shared
+        if self._shared:
+            self._shared.close()
+        shape = LookUpShape(max(n, old.rows), row_bytes or old.row_bytes, n_actions, self._dim, k)
+        self._shared = SharedLookUp(shape)
+        self._request("share", shape, self._shared.memory.name)
+        self._shared.memory.unlink()  # both processes are attached: the system frees it when the last of them ends
+        return self._shared
 
     def _check_owner(self) -> None:
         if os.getppid() != self._owner:
             raise DeviceError(OWNER_ENDED)
 
-    def _ask(self, *message: Any) -> Any:
+    def _request(self, *message: Any) -> Any:
         try:
             self._pipe.send(message)
         except OSError:
@@ -94,16 +94,16 @@ class PipeChannel:
 
     def _receive(self) -> Any:
         try:
-            answer = self._pipe.recv()
+            response = self._pipe.recv()
         except (EOFError, OSError):
             raise DeviceError(OWNER_ENDED) from None
-        if isinstance(answer, DeviceError):
-            raise answer
-        return answer
+        if isinstance(response, DeviceError):
+            raise response
+        return response
 
 
 class Service:
-    """Answers the channels of all runs, their look-ups of the moment in one search."""
+    """Responds to the channels of all runs; look-ups that wait at the same time are one search."""
 
     def __init__(self, device: str) -> None:
         from mfec.device import start_engine
@@ -114,65 +114,65 @@ class Service:
 
             torch.set_num_threads(1)  # the runs have the other cores
         self._channels: dict[Connection[Any, Any], Any] = {}
-        self._desks: dict[Connection[Any, Any], Desk] = {}
+        self._shared: dict[Connection[Any, Any], SharedLookUp] = {}
 
     def look_up(self) -> int:
-        """Answer all questions that lie on desks now; returns how many there were."""
-        asking = [(pipe, desk) for pipe, desk in self._desks.items() if desk.state == ASKED]
-        if asking:
-            self._search(asking)
-        return len(asking)
+        """Respond to all look-ups that wait now; returns their number."""
+        pending = [(pipe, shared) for pipe, shared in self._shared.items() if shared.status == REQUESTED]
+        if pending:
+            self._search(pending)
+        return len(pending)
 
-    def _search(self, asking: list[tuple[Connection[Any, Any], Desk]]) -> None:
+    def _search(self, pending: list[tuple[Connection[Any, Any], SharedLookUp]]) -> None:
         from mfec.device.engine import Request
 
         try:
             found = self._engine.look_up(
-                [Request(self._channels[pipe].run, *desk.question(), desk.shape.k) for pipe, desk in asking]
+                [Request(self._channels[pipe].run, *shared.read_request(), shared.shape.k) for pipe, shared in pending]
             )
         except Exception as error:
-            if len(asking) > 1:  # each alone: the trouble is that of one of them
-                for one in asking:
+            if len(pending) > 1:  # search one by one: the error belongs to one of them
+                for one in pending:
                     self._search([one])
                 return
-            ((pipe, desk),) = asking
+            ((pipe, shared),) = pending
             _send(pipe, _for_the_run(error))
-            desk.fail()
+            shared.fail()
             return
-        for (_, desk), each in zip(asking, found, strict=True):
-            desk.answer(each)
+        for (_, shared), each in zip(pending, found, strict=True):
+            shared.respond(each)
 
-    def answer(self, pipe: Connection[Any, Any], what: str, *arguments: Any) -> None:
-        """Answer one message from a pipe."""
+    def respond(self, pipe: Connection[Any, Any], what: str, *arguments: Any) -> None:
+        """Respond to a request that came through a pipe."""
         from mfec.device.local import LocalChannel
 
         channel = self._channels.setdefault(pipe, LocalChannel(self._engine))
-        answer: Any
+        response: Any
         try:
             if what == "share":
                 shape, name = arguments
-                self._desks[pipe] = Desk(shape, name)
-                answer = None
+                self._shared[pipe] = SharedLookUp(shape, name)
+                response = None
             else:
-                answer = getattr(channel, what)(*arguments)
-        except Exception as error:  # the run's own trouble, whatever it is
-            answer = _for_the_run(error)
-        _send(pipe, answer)
+                response = getattr(channel, what)(*arguments)
+        except Exception as error:  # whatever it is, it is the run's
+            response = _for_the_run(error)
+        _send(pipe, response)
 
     def forget(self, pipe: Connection[Any, Any]) -> None:
-        """Give back what the device holds of this run."""
+        """Free what the device keeps of this run."""
         self._channels.pop(pipe, None)
-        desk = self._desks.pop(pipe, None)
-        if desk is not None:
-            desk.close()
+        shared = self._shared.pop(pipe, None)
+        if shared is not None:
+            shared.close()
 
 
 def _for_the_run(error: Exception) -> DeviceError:
     return error if isinstance(error, DeviceError) else DeviceError(f"the device failed: {error}")
 
 
-def _send(pipe: Connection[Any, Any], answer: Any) -> None:
+def _send(pipe: Connection[Any, Any], response: Any) -> None:
     try:
-        pipe.send(answer)
+        pipe.send(response)
     except OSError:
-        return  # the run has ended; its pipe will say so
+        return  # the run has ended; reading its pipe reports that

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, Self, get_args
+import pkgutil
+from typing import Any, Protocol, Self
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from mfec.config import EmbeddingName, VAEConfig
+from mfec.config import EMBEDDINGS, EmbeddingName
 from mfec.embeddings.identity import Identity, Table
 from mfec.embeddings.random_projection import RandomProjection
-from mfec.embeddings.vae import VAE, Architecture
+from mfec.embeddings.vae import VAE, check_pictures
 
 __all__ = [
-    "EMBEDDINGS",
     "VAE",
     "Embedding",
     "Identity",
+    "NamedEmbedding",
     "RandomProjection",
     "Table",
     "check_pictures",
@@ -28,15 +29,13 @@ __all__ = [
     "restore_embedding",
 ]
 
-EMBEDDINGS = get_args(EmbeddingName)
-
 
 class Embedding(Protocol):
-    """What the agent asks of an embedding.
+    """The interface of an embedding.
 
-    Beside that an embedding may have: `has_neighbours`, False where no state is near another, so that the memory knows
-    exact matches alone; `check_fits(dtype, shape)`, which raises where observations are not those it is for; and
-    `hand_over(device)`, which lets a device make the states, and returns whether it does.
+    An embedding may also have: `has_neighbours`, False if no state is near another, so that the memory has only exact
+    matches; `check_fits(dtype, shape)`, which raises if the embedding does not take such observations; and
+    `hand_over(device)`, which lets a device embed observations and returns whether it does.
     """
 
     @property
@@ -53,34 +52,40 @@ class Embedding(Protocol):
 
     @classmethod
     def restore(cls, tensors: dict[str, NDArray[Any]]) -> Self:
-        """The embedding of which `tensors()` were kept."""
+        """The embedding whose `tensors()` these are."""
+
+
+class NamedEmbedding(Embedding, Protocol):
+    """An embedding that `embedding` can name."""
+
+    @classmethod
+    def make(
+        cls, space: spaces.Box | spaces.Discrete[Any], *, dim: int, seed: np.random.SeedSequence, vae: str
+    ) -> Self:
+        """The embedding for observations of that space; it ignores the arguments that it does not need."""
+
+    @staticmethod
+    def dim_for(space: spaces.Box | spaces.Discrete[Any], *, dim: int, vae: str) -> int:
+        """The numbers in its states; an error if the observations do not fit."""
 
 
 def resolve_embedding(
     name: EmbeddingName, space: spaces.Box | spaces.Discrete[Any], dim: int, vae: str = ""
 ) -> tuple[EmbeddingName, int]:
-    """The embedding that `auto` stands for, and the numbers in its states; `dim` is the size of a projection.
+    """The name of the embedding, which `auto` leaves open, and the numbers in its states.
 
-    `auto` takes the encoder `vae` where one is named, keeps `Discrete` observations in a table, projects other
-    observations of more than `dim` numbers, and takes the rest as they are.
+    dim: the numbers in a projection. `auto` is the encoder `vae` if one is named, else a table for `Discrete`
+    observations, a random projection for those of more than `dim` numbers, and the identity for all others.
     """
-    size = math.prod(space.shape or ())  # 1 where an observation is a number
-    if vae and name == "auto":
+    if name == "auto" and vae:
         name = "vae"
-    if name == "vae":
-        if not vae:
-            check_pictures(space)
-            return name, 2 * VAEConfig.latents
-        encoder = VAE.load(vae)
-        encoder.check_fits(space.dtype, space.shape)
-        return name, encoder.dim
-    if name == "auto":
-        name = "table" if isinstance(space, spaces.Discrete) else "random_projection" if size > dim else "identity"
+    elif name == "auto" and isinstance(space, spaces.Discrete):
+        name = "table"
+    elif name == "auto":
+        name = "random_projection" if math.prod(space.shape or ()) > dim else "identity"
     if name not in EMBEDDINGS:
-        raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(EMBEDDINGS)}")
-    if name == "table" and not isinstance(space, spaces.Discrete):
-        raise ValueError(f"the embedding 'table' is for Discrete observations, and these are {space}")
-    return name, dim if name == "random_projection" else size
+        raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(['auto', *EMBEDDINGS])}")
+    return name, _class_of(name).dim_for(space, dim=dim, vae=vae)
 
 
 def make_embedding(
@@ -90,48 +95,28 @@ def make_embedding(
     seed: np.random.SeedSequence,
     vae: str = "",
 ) -> Embedding:
-    """The embedding of that name for observations of that space; `dim` is the size of a projection."""
-    name, dim = resolve_embedding(name, space, dim, vae)
-    if name == "vae":
-        if not vae:
-            raise ValueError(
-                "the embedding 'vae' needs an encoder: vae='qbert' names one that ships, vae='DIR' one that "
-                "`mfec vae train` wrote"
-            )
-        return VAE.load(vae)
-    if name != "random_projection":
-        return Table(dim) if name == "table" else Identity(dim)
-    one_hot = isinstance(space, spaces.Discrete)
-    size = int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape)
-    return RandomProjection(size, dim, seed=seed, one_hot=one_hot)
-
-
-def check_pictures(space: spaces.Box | spaces.Discrete[Any]) -> None:
-    """Refuse observations that no VAE can be trained on."""
-    if space.dtype != np.uint8 or isinstance(space, spaces.Discrete):
-        raise ValueError(f"a VAE is trained on pictures of bytes, and these observations are {space}")
-    Architecture(space.shape)  # says which sizes they may have
-
-
-_KINDS: dict[str, type[Embedding]] = {
-    "random_projection": RandomProjection,
-    "vae": VAE,
-    "identity": Identity,
-    "table": Table,
-}
+    """The embedding of that name for observations of that space; `dim` is the numbers in a projection."""
+    name, _ = resolve_embedding(name, space, dim, vae)
+    return _class_of(name).make(space, dim=dim, seed=seed, vae=vae)
 
 
 def embedding_kind(embedding: Embedding) -> str:
-    """What a checkpoint calls the embedding: the name of one of ours, or the class of any other.
+    """What a checkpoint calls the embedding: its name if it is one of ours, else its class.
 
-    A subclass of one of ours is another: it may compute something else.
+    A subclass of one of ours counts as another, since it may compute something else.
     """
     kind = type(embedding)
-    return embedding.name if _KINDS.get(embedding.name) is kind else f"{kind.__module__}.{kind.__qualname__}"
+    ours = embedding.name in EMBEDDINGS and _class_of(embedding.name) is kind
+    return embedding.name if ours else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def restore_embedding(kind: str, tensors: dict[str, NDArray[Any]]) -> Embedding:
-    """The embedding of that kind of which `tensors()` were kept."""
-    if kind not in _KINDS:
+    """The embedding of that kind whose `tensors()` these are."""
+    if kind not in EMBEDDINGS:
         raise ValueError(f"it was saved with the embedding {kind}, which is not one of mfec's: give it to `load`")
-    return _KINDS[kind].restore(tensors)
+    return _class_of(kind).restore(tensors)
+
+
+def _class_of(name: str) -> type[NamedEmbedding]:
+    found: type[NamedEmbedding] = pkgutil.resolve_name(EMBEDDINGS[name])
+    return found

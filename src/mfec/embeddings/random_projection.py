@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mfec.compiling import njit
@@ -17,7 +19,7 @@ LARGEST = 8.0  # a standard normal number beyond 8 comes once in 10**15
 
 
 class RandomProjection:
-    """States that are random mixtures of an observation's numbers, with weights from a standard Gaussian.
+    """States that are random sums of an observation's numbers, with weights from a standard Gaussian.
 
     Args:
         observation_size: how many numbers an observation has, for example 84 * 84.
@@ -47,6 +49,20 @@ class RandomProjection:
         self.one_hot = one_hot
         self._batches: list[tuple[NDArray[np.uint8], NDArray[np.float64]]] = []
 
+    @classmethod
+    def make(
+        cls, space: spaces.Box | spaces.Discrete[Any], *, dim: int, seed: np.random.SeedSequence, vae: str
+    ) -> RandomProjection:
+        """The projection of observations of that space to `dim` numbers."""
+        if isinstance(space, spaces.Discrete):
+            return cls(int(space.n), dim, seed=seed, one_hot=True)
+        return cls(math.prod(space.shape), dim, seed=seed)
+
+    @staticmethod
+    def dim_for(space: spaces.Box | spaces.Discrete[Any], *, dim: int, vae: str) -> int:
+        """The numbers in a state, as given."""
+        return dim
+
     @property
     def dim(self) -> int:
         """Numbers in a state."""
@@ -63,7 +79,7 @@ class RandomProjection:
         return self._weights
 
     def hand_over(self, device: Channel) -> bool:
-        """Let a device project bytes by these weights. A subclass may compute something else, and keeps it."""
+        """Let a device project observations; False for a subclass, which may compute something else."""
         if type(self) is not RandomProjection or self.one_hot:
             return False
         device.project_with(self._weights)
@@ -88,7 +104,7 @@ class RandomProjection:
         return sums.astype(np.float32)
 
     def _nearest_batch(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-        """An earlier batch that is like this one, and its sums: two are kept, since two groups of lanes take turns."""
+        """The nearest of two earlier batches, and its sums: two, since two groups of environments take turns."""
         alike = [batch for batch in self._batches if batch[0].shape == rows.shape]
         if len(alike) < 2:
             self._batches = [*self._batches[-3:], (np.zeros_like(rows), np.zeros((len(rows), self.dim)))]
@@ -102,7 +118,7 @@ class RandomProjection:
 
     @classmethod
     def restore(cls, tensors: dict[str, NDArray[Any]]) -> RandomProjection:
-        """The projection of which `tensors()` were kept."""
+        """The projection whose `tensors()` these are."""
         weights = tensors["weights"].astype(np.float32)
         projection = cls(*weights.shape, seed=0, one_hot=bool(tensors["one_hot"][0]))
         projection._weights = weights
@@ -110,7 +126,7 @@ class RandomProjection:
 
 
 def _check_discrete(observations: NDArray[Any], n: int) -> None:
-    """Refuse whole-number observations outside 0..n-1; a negative one would silently mean another."""
+    """Raise if an observation lies outside 0..n-1; a negative index would silently pick another row."""
     if observations.size and not (observations.min() >= 0 and observations.max() < n):
         raise ValueError(f"observations must lie in 0..{n - 1}, not {observations.min()}..{observations.max()}")
 

@@ -1,4 +1,4 @@
-"""Environments: Atari as the paper plays it, any Gymnasium environment, and the lanes the agent plays them in."""
+"""Environments: Atari as the paper plays it, the Labyrinth, ViZDoom, and any other of Gymnasium."""
 
 from mfec.envs.atari import make_atari
 from mfec.envs.names import env_names, make_env

@@ -50,8 +50,8 @@ def make_atari(
 class Atari(gymnasium.Env[Observation, np.int64]):
     """One game through `ALEInterface`; see `make_atari` for the settings.
 
-    `reset` draws one of thirty starts from its seed; `options={"no_ops": 7}` names one, or one beyond the thirty. The
-    starts are emulated once and restored from then on, so that they are the same whatever was played before.
+    `reset` draws one of thirty starts from its seed; `options={"no_ops": 7}` names one, which may lie beyond the
+    thirty. The starts are emulated once and then restored, so they do not depend on what was played before.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012

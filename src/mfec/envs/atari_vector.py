@@ -17,7 +17,7 @@ from mfec.config import EnvConfig
 from mfec.envs.console import STARTS, import_ale, load, rom_of
 from mfec.envs.pictures import FRAME_SKIP, frames_space
 
-RELOAD_EVERY = 64  # games of one lane between two loads of its ROM, which take 100 ms each
+RELOAD_EVERY = 64  # games of one environment between two loads of its ROM, which take 100 ms each
 
 Observation = NDArray[np.uint8]
 Info = dict[str, NDArray[Any]]
@@ -27,14 +27,14 @@ Outcome = tuple[Observation, NDArray[Any], NDArray[Any], NDArray[Any], Info]
 class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     """Games side by side on ale-py's native vector environment; see `make_atari` for the settings.
 
-    Autoreset is off: `reset(options={"reset_mask": mask})` begins new games in some lanes, on `seed` if one is given
-    (a load of the ROM, 100 ms) and otherwise as the lane's own numbers fall.
+    Autoreset is off: `reset(options={"reset_mask": mask})` begins new games in some environments. A `seed` loads the
+    ROM again, which takes 100 ms; without one, the environment goes on with its own random numbers.
 
-    The lanes form two `groups`, halves that can step in turn: `send` starts a step of one group and returns at once,
-    `receive` waits for it. What a lane shows depends on its seeds and actions, never on the other lanes.
+    The environments form two `groups` that can step in turn: `send` starts a step of one group and returns at once,
+    `receive` waits for it. What an environment shows depends on its own seeds and actions only.
 
-    The console's timer starts at random, and in some games (Frostbite, Hero) two different states come of it. Which
-    one depends on nothing but how many resets there were since the ROM was loaded, so the other ones are skipped.
+    The console's timer starts at random, and some games (Frostbite, Hero) then start in one of two states. Which one
+    depends only on the number of resets since the ROM was loaded, so resets to the other state are skipped.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
@@ -49,7 +49,7 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         max_frames: int = EnvConfig.max_frames,
         frame_skip: int = FRAME_SKIP,
     ) -> None:
-        """frame_skip: frames in a step. With 1 every frame is shown, like any other the maximum of it and the last."""
+        """frame_skip: frames in a step. With 1, every frame is shown as the maximum of it and the one before."""
         EnvConfig(frame_stack=frame_stack, sticky_actions=sticky_actions, max_frames=max_frames)  # checks them
         if n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {n_envs}")
@@ -77,18 +77,18 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             for own in self.groups
         ]
         self.frame_skip = frame_skip
-        self._last_frames: list[Observation | None] = [None] * len(self.groups)  # where steps are single frames
+        self._last_frames: list[Observation | None] = [None] * len(self.groups)  # if a step is one frame
         self._in_flight = [False] * len(self.groups)
-        self._shown: list[tuple[Observation, Info] | None] = [None] * len(self.groups)  # last, by each group
+        self._shown: list[tuple[Observation, Info] | None] = [None] * len(self.groups)  # by each group in its last step
         self.num_envs = n_envs
         self.single_action_space = self._natives[0].single_action_space
         self.single_observation_space = frames_space(frame_stack)
         self.action_space = batch_space(self.single_action_space, n_envs)
         self.observation_space = batch_space(self.single_observation_space, n_envs)
-        # Sticky actions draw from the emulator's own numbers in every frame, so only a fresh load repeats a game.
+        # Sticky actions draw from the emulator's random numbers in every frame, so only a new load repeats a game.
         self._skips = _skipped_resets(game)
         self.reseed_every = 1 if sticky_actions else min(RELOAD_EVERY, int((~self._skips).sum()))
-        self._resets = np.zeros(n_envs, np.int64)  # since the lane's ROM was loaded
+        self._resets = np.zeros(n_envs, np.int64)  # since the environment's ROM was loaded
 
     def reset(
         self,
@@ -96,17 +96,17 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, Info]:
-        """Begin games in the lanes of `options["reset_mask"]`, by default in all of them.
+        """Begin games in the environments of `options["reset_mask"]`, by default in all of them.
 
-        A group without lanes in the mask is not touched, so it may be in flight: its lanes are returned as they were
-        last seen. A step in flight is forgotten where the whole group begins games, and an error where a part does.
+        A group outside the mask is not touched, so it may be in flight; its last observations are returned. If a whole
+        group in flight begins games, its step is dropped; if only a part of it does, that is an error.
         """
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)), np.bool_)
         if isinstance(seed, int):
-            seed = [seed + lane for lane in range(self.num_envs)]
+            seed = [seed + env_id for env_id in range(self.num_envs)]
         seeds = np.array([-1 if own is None else own for own in ([None] * self.num_envs if seed is None else seed)])
         if None in self._shown and not mask.all():
-            raise gymnasium.error.ResetNeeded("the first reset begins games in all lanes")
+            raise gymnasium.error.ResetNeeded("the first reset begins games in all environments")
         for group, own in enumerate(self.groups):
             if mask[own].any():
                 self._begin(group, mask[own], seeds[own])
@@ -114,7 +114,7 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         return np.concatenate([observations for observations, _ in shown]), _joined([info for _, info in shown])
 
     def step(self, actions: NDArray[np.int64]) -> Outcome:
-        """Repeat an action for `frame_skip` frames, by default four, in every lane."""
+        """Repeat an action for `frame_skip` frames, by default four, in every environment."""
         for group, own in enumerate(self.groups):
             self.send(group, actions[own])
         parts = [self.receive(group) for group in range(len(self.groups))]
@@ -122,14 +122,14 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         return observations, rewards, terminated, truncated, _joined([part[4] for part in parts])
 
     def send(self, group: int, actions: NDArray[np.int64]) -> None:
-        """Start a step of the lanes `groups[group]`."""
+        """Start a step of the environments `groups[group]`."""
         if self._in_flight[group]:
             raise gymnasium.error.AlreadyPendingCallError(f"the last step of group {group} was not received", "send")
         self._natives[group].send(np.asarray(actions, np.int64))
         self._in_flight[group] = True
 
     def receive(self, group: int) -> Outcome:
-        """Wait for the step of the lanes `groups[group]`: what `step` returns, for these lanes."""
+        """Wait for the step of the environments `groups[group]`; returns what `step` does, for these."""
         if not self._in_flight[group]:
             raise gymnasium.error.NoAsyncCallError(f"group {group} was sent no actions", "receive")
         # Each call has its own arrays: later steps do not write into them.
@@ -171,7 +171,7 @@ class AtariVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
 @cache
 def _skipped_resets(game: str) -> NDArray[np.bool_]:
-    """For each reset since the ROM was loaded: does it end in another state than the first one?"""
+    """For each reset since the ROM was loaded, whether it leads to another state than the first one."""
     ale = load(game)
     states = []
     for _ in range(2 * RELOAD_EVERY):

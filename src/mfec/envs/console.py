@@ -1,4 +1,4 @@
-"""The Atari console through ale-py: which games there are, and how it is switched on."""
+"""The Atari console of ale-py: which games there are, and how to load one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TWO_PLAYER = {"combat", "joust", "maze_craze", "warlords"}  # ROMs that cannot b
 
 
 def atari_games() -> list[str]:
-    """Short names of all games, ours for the paper's five (`river_raid`, not `riverraid`)."""
+    """Short names of all games: those of ale-py, but `river_raid` for `riverraid`."""
     return sorted("river_raid" if rom == "riverraid" else rom for rom in _roms())
 
 
 def rom_of(game: str) -> str:
-    """The ROM of a short name; an unknown one is an error that names the nearest."""
+    """The ROM of a game; an unknown name is an error that names the nearest."""
     name, games = canonical_name(game), atari_games()
     if name not in games:
         near = difflib.get_close_matches(game.lower(), games, n=1, cutoff=0.5)
@@ -37,7 +37,7 @@ def load(game: str) -> Any:
 
 
 def import_ale() -> Any:
-    """ale-py, without its messages; where it is missing, the error names the extra."""
+    """ale-py, without its messages; if it is missing, the error names the extra."""
     try:
         import ale_py
     except ImportError:

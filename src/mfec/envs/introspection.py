@@ -1,4 +1,4 @@
-"""What an environment says of itself, through whatever wrappers and vectors lie around it."""
+"""Facts about an environment, found through all wrappers and vector environments around it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from gymnasium.vector import VectorEnv
 
 AnyEnv = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
-# How environments and wrappers call the number of frames that they repeat an action for: ours, ViZDoom's and
-# Gymnasium's `AtariPreprocessing`; ale-py's; Gymnasium's `MaxAndSkipObservation` and its like elsewhere.
+# Attributes with the number of frames that an action is repeated for: of our environments, ViZDoom's and Gymnasium's
+# `AtariPreprocessing`; of ale-py's; of Gymnasium's `MaxAndSkipObservation` and wrappers like it.
 REPEATS = ("frame_skip", "_frameskip", "_skip")
 PUBLISHED = ("mfec.envs.", "ale_py.")  # modules of the environments that the paper is about
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What an agent must know of an environment beside its spaces."""
+    """What an agent must know about an environment beside its spaces."""
 
     frame_skip: int  # frames in a step
-    published: bool  # one of the paper's kinds of environment: an Atari game or a level of the Labyrinth
+    published: bool  # whether it is an Atari game or a Labyrinth level, as in the paper
 
 
 def facts_of(env: AnyEnv) -> Facts:
-    """Frames are the product of what the environment and its wrappers repeat an action for; one where none says."""
+    """The facts about an environment; its `frame_skip` is the product of those of all layers, 1 if none has any."""
     if not isinstance(env, VectorEnv):
         return Facts(_frame_skip(env), _is_published(env))
     with _one_of(env.unwrapped) as one:
@@ -45,7 +45,7 @@ def _frame_skip(env: gymnasium.Env[Any, Any]) -> int:
 
 
 def _repeats(layer: Any) -> int | None:
-    """What one layer says: an environment or one wrapper of it, not what lies below."""
+    """The frame skip of one layer, an environment or a wrapper, without the layers below; None if it has none."""
     for name in REPEATS:
         if inspect.getattr_static(layer, name, None) is None:
             continue
@@ -82,7 +82,7 @@ def _is_published(env: AnyEnv) -> bool:
 
 @contextlib.contextmanager
 def _one_of(vector: VectorEnv[Any, Any, Any]) -> Iterator[gymnasium.Env[Any, Any] | None]:
-    """One of the environments of a vector: where they live in other processes, another one like them."""
+    """One of a vector's environments; if they live in other processes, a new one like them."""
     if envs := getattr(vector, "envs", None):
         yield envs[0]
     elif makers := getattr(vector, "env_fns", None):

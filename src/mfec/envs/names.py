@@ -22,7 +22,7 @@ def make_env(
 ) -> gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]:
     """The environment of that name: one for `n_envs=1`, else a vector environment.
 
-    every_frame: a vector of Atari games or Labyrinth levels shows every frame, and a step is one of them.
+    every_frame: make a vector of Atari games or Labyrinth levels in which a step is one frame.
     """
     name, config = canonical_name(name), config or EnvConfig()
     if not is_atari(name) and config != EnvConfig(n_envs=config.n_envs):
@@ -59,7 +59,7 @@ def make_env(
 
 
 def env_names() -> dict[str, list[str]]:
-    """Names that `make_env` takes, by where they come from."""
+    """The names that `make_env` takes, by family."""
     try:
         games = atari_games()
     except ImportError:
@@ -71,12 +71,12 @@ def env_names() -> dict[str, list[str]]:
 
 
 def is_atari(name: str) -> bool:
-    """Whether the name is that of an Atari game; one that is nothing's is an error."""
+    """Whether the name is that of an Atari game; a name that looks like no other environment counts as one."""
     return not is_labyrinth(name) and not _is_gymnasium_id(name)
 
 
 def is_labyrinth(name: str) -> bool:
-    """Whether the name is that of a Labyrinth level; one that only looks like it is an error with the nearest."""
+    """Whether the name is that of a Labyrinth level; a misspelt one is an error that names the nearest."""
     if canonical_name(name) in LEVELS:
         return True
     if name.startswith(("labyrinth", "mfec/")) and name not in gymnasium.registry:
@@ -86,12 +86,12 @@ def is_labyrinth(name: str) -> bool:
 
 
 def shows_every_frame(name: str) -> bool:
-    """Whether `make_env(every_frame=True)` is for environments of that name."""
+    """Whether `make_env(every_frame=True)` works for this environment."""
     return is_labyrinth(name) or is_atari(name)
 
 
 def _is_gymnasium_id(name: str) -> bool:
-    """Whether the name is a registered Gymnasium id; one that only looks like it is an error with the nearest."""
+    """Whether the name is a registered Gymnasium id; a misspelt one is an error that names the nearest."""
     if is_vizdoom(name):
         check_scenario(name)
         return True

@@ -1,4 +1,4 @@
-"""What the agent sees of every game and level: grey pictures of 84x84, an action every four frames."""
+"""What the agent sees of every Atari game, level and scenario: grey pictures of 84x84, one for four frames."""
 
 from __future__ import annotations
 

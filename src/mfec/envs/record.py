@@ -1,4 +1,4 @@
-"""What all lanes keep: seeds and actions of their games, what their groups show, and the actions in flight."""
+"""Seeds and actions of the games in progress, what the groups show, and the actions in flight."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from mfec.envs.introspection import Facts
 
 
 class Record:
-    """Seeds and histories of n lanes."""
+    """Seeds and histories of n environments."""
 
-    def __init__(self, n: int, seed: np.random.SeedSequence, reseed_every: int, first_lane: int = 0) -> None:
+    def __init__(self, n: int, seed: np.random.SeedSequence, reseed_every: int, first_env: int = 0) -> None:
         self._seed = seed
         self._reseed_every = reseed_every
-        self._first_lane = first_lane  # where these are some lanes of a run
-        self.games = np.full(n, -1, np.int64)  # number of the lane's game, from 0
+        self._first_env = first_env  # above 0 if these are only some environments of a run
+        self.games = np.full(n, -1, np.int64)  # the number of each environment's game, from 0
         self.actions: list[list[int]] = [[] for _ in range(n)]
 
-    def seed(self, lane: int) -> int | None:
-        """Seed for the game that the lane begins; None where it goes on from the seed of an earlier one."""
-        if self.games[lane] % self._reseed_every:
+    def seed(self, env_id: int) -> int | None:
+        """The seed of the environment's game; None if the game goes on with the random numbers of the last one."""
+        if self.games[env_id] % self._reseed_every:
             return None
-        key = (*self._seed.spawn_key, self._first_lane + lane, int(self.games[lane]))
+        key = (*self._seed.spawn_key, self._first_env + env_id, int(self.games[env_id]))
         return int(np.random.SeedSequence(self._seed.entropy, spawn_key=key).generate_state(1)[0] >> 1)
 
-    def begin(self, lane: int) -> int | None:
-        """The lane begins its next game; its seed."""
-        self.games[lane] += 1
-        self.actions[lane] = []
-        return self.seed(lane)
+    def begin(self, env_id: int) -> int | None:
+        """Count the environment's next game; returns its seed."""
+        self.games[env_id] += 1
+        self.actions[env_id] = []
+        return self.seed(env_id)
 
     def history(self) -> dict[str, Any]:
-        """Numbers of the games in progress and their actions, as JSON takes them."""
+        """The numbers of the games in progress and their actions, as JSON takes them."""
         return {"games": self.games.tolist(), "actions": [list(own) for own in self.actions]}
 
-    def append(self, lanes: slice, actions: NDArray[np.int64]) -> None:
-        """A step that some lanes made."""
-        for own, action in zip(self.actions[lanes], actions.tolist(), strict=True):
+    def append(self, envs: slice, actions: NDArray[np.int64]) -> None:
+        """Add a step of some environments."""
+        for own, action in zip(self.actions[envs], actions.tolist(), strict=True):
             own.append(action)
 
-    def retract(self, lanes: slice) -> None:
-        """Forget the last step of some lanes."""
-        for own in self.actions[lanes]:
+    def retract(self, envs: slice) -> None:
+        """Remove the last step of some environments."""
+        for own in self.actions[envs]:
             own.pop()
 
-    def rewind(self, lane: int, game: int) -> None:
-        """Set the lane so that its next games lead up to `game`, the first of them on a seed."""
-        self.games[lane] = game - game % self._reseed_every - 1
+    def rewind(self, env_id: int, game: int) -> None:
+        """Make the last game up to `game` that has a seed of its own the next one to begin."""
+        self.games[env_id] = game - game % self._reseed_every - 1
 
 
 class Groups:
-    """Groups of lanes: what they show, and the actions of those in flight."""
+    """Groups of environments: what they show, and the actions of those in flight."""
 
     facts: Facts
 
@@ -71,24 +71,24 @@ class Groups:
 
     @property
     def observations(self) -> NDArray[Any]:
-        """What all lanes show now, (n, ...)."""
+        """What all environments show now, (n, ...)."""
         return self._shown[0] if len(self.groups) == 1 else np.concatenate(self._shown)
 
     def shown(self, group: int) -> NDArray[Any]:
-        """What the lanes of a group show now, (m, ...)."""
+        """What the environments of a group show now, (m, ...)."""
         return self._shown[group]
 
     def send(self, group: int, actions: NDArray[np.int64]) -> None:
-        """Keep the actions; an environment that steps as a whole does so when it is received."""
+        """Keep the actions; an environment without groups makes its step in `receive`."""
         self._sent[group] = actions
 
     @property
     def games(self) -> NDArray[np.int64] | None:
-        """Numbers of the lanes' games, from 0, where they can be brought back."""
+        """None: these games cannot be brought back."""
         return None
 
     def before(self, group: int) -> NDArray[Any]:
-        """What the lanes of a group showed before their last step, (m, ...)."""
+        """What the environments of a group showed before their last step, (m, ...)."""
         return self._before[group]
 
     def retract(self, group: int) -> None:
@@ -96,26 +96,26 @@ class Groups:
         self._shown[group] = self._before[group]
 
     def show(self, group: int, observations: NDArray[Any]) -> None:
-        """The lanes of a group show something new: an array of its own, for states may be views of it."""
+        """Set what a group shows: a new array, since states may be views of it."""
         self._before[group], self._shown[group] = self._shown[group], observations
 
 
 class RecordedGroups(Groups):
-    """Lanes that keep a record, so that their games can be brought back."""
+    """Groups that keep a record, so that their games can be brought back."""
 
     def __init__(
-        self, groups: list[slice], seed: np.random.SeedSequence, reseed_every: int, first_lane: int = 0
+        self, groups: list[slice], seed: np.random.SeedSequence, reseed_every: int, first_env: int = 0
     ) -> None:
         super().__init__(groups)
-        self._record = Record(self.n, seed, reseed_every, first_lane)
+        self._record = Record(self.n, seed, reseed_every, first_env)
 
     @property
     def games(self) -> NDArray[np.int64] | None:
-        """Numbers of the lanes' games, from 0."""
+        """The number of each environment's game, from 0."""
         return self._record.games
 
     def retract(self, group: int) -> None:
-        """Take the last step out of the history, too."""
+        """Remove the last step from the history, too."""
         super().retract(group)
         self._record.retract(self.groups[group])
 
@@ -124,17 +124,17 @@ class RecordedGroups(Groups):
         return self._record.history()
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Begin games in the lanes of the mask."""
+        """Begin games in the environments of the mask."""
         raise NotImplementedError
 
-    def begin_game(self, lane: int, game: int) -> None:
-        """Begin the lane's game of that number, by way of those since the last one that began on a seed."""
-        only = np.arange(self.n) == lane
-        self._record.rewind(lane, game)
-        while self._record.games[lane] < game:
+    def begin_game(self, env_id: int, game: int) -> None:
+        """Begin the environment's game of that number, after those since the last one with a seed of its own."""
+        only = np.arange(self.n) == env_id
+        self._record.rewind(env_id, game)
+        while self._record.games[env_id] < game:
             self.begin(only)
 
     def step_made(self, group: int, observations: NDArray[Any]) -> None:
-        """The step of a group in flight has led to these observations."""
+        """Note that the step of a group in flight has led to these observations."""
         self.show(group, observations)
         self._record.append(self.groups[group], self._sent.pop(group))

@@ -12,24 +12,29 @@ SUPPORTED = "supported are Discrete actions, and Box (images or vectors) or Disc
 
 
 def actions_of(space: spaces.Space[Any]) -> spaces.Discrete[Any]:
-    """The action space, if the agent can act in it."""
+    """The action space; an error if the agent cannot act in it."""
     if not isinstance(space, spaces.Discrete):
         raise TypeError(f"the action space is {_kind(space)}; {SUPPORTED}")
     return space
 
 
 def observations_of(space: spaces.Space[Any]) -> spaces.Box | spaces.Discrete[Any]:
-    """The observation space, if the agent can see in it."""
+    """The observation space; an error if the agent cannot use it."""
     if not isinstance(space, (spaces.Box, spaces.Discrete)):
         raise TypeError(f"the observation space is {_kind(space)}; {SUPPORTED}")
     return space
 
 
-def in_space(observations: Any, space: spaces.Box | spaces.Discrete[Any]) -> NDArray[Any]:
-    """Observations (n, ...) as an array of its own, in the space's dtype unless that would make others of them.
+def is_picture(space: spaces.Space[Any]) -> bool:
+    """Whether observations are grey pictures, which can be stacked."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 2
 
-    float64 becomes float32, so that a state is known again whoever shows it. Floats where the space has bytes stay
-    floats, and `fits` is False of them: cut to whole numbers, all of `picture / 255` would be zeros.
+
+def in_space(observations: Any, space: spaces.Box | spaces.Discrete[Any]) -> NDArray[Any]:
+    """A copy of observations (n, ...) in the space's dtype, unless the cast would change whole numbers.
+
+    float64 becomes float32, so that a state has one key whichever wrapper shows it. Floats in a space of bytes stay
+    floats, and `fits` is False for them: cut to whole numbers, all of `picture / 255` would be zeros.
     """
     given = np.array(observations)
     if given.dtype == space.dtype:
@@ -40,7 +45,7 @@ def in_space(observations: Any, space: spaces.Box | spaces.Discrete[Any]) -> NDA
 
 
 def fits(observations: NDArray[Any], space: spaces.Box | spaces.Discrete[Any]) -> bool:
-    """Whether observations (n, ...) are of the space's dtype, finite, and known to a `Discrete` space."""
+    """Whether observations (n, ...) have the space's dtype, are finite, and lie in a `Discrete` space."""
     if observations.dtype != space.dtype:
         return False
     if isinstance(space, spaces.Discrete):
@@ -49,7 +54,7 @@ def fits(observations: NDArray[Any], space: spaces.Box | spaces.Discrete[Any]) -
 
 
 def misfit(observations: NDArray[Any], space: spaces.Box | spaces.Discrete[Any]) -> str:
-    """What is wrong with observations that do not fit, for people."""
+    """What is wrong with observations that do not fit, for an error message."""
     if observations.dtype != space.dtype and not np.can_cast(observations.dtype, space.dtype, "same_kind"):
         return f"an observation of {observations.dtype}, where the space has {np.dtype(space.dtype)}"
     if isinstance(space, spaces.Discrete):
@@ -80,7 +85,7 @@ def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
 def spaces_from(
     described: dict[str, Any],
 ) -> tuple[spaces.Box | spaces.Discrete[Any], spaces.Discrete[Any]]:
-    """Spaces of that description, with the bounds of a Box as wide as its numbers go."""
+    """The spaces that `describe_spaces` described; the bounds of a Box are those of its dtype."""
     shown, actions = described["observations"], described["actions"]
     action_space = spaces.Discrete(actions["discrete"], start=actions["start"])
     dtype = np.dtype(shown["dtype"])

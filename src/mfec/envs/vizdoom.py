@@ -1,6 +1,6 @@
 """ViZDoom's scenarios through its own Gymnasium environments, seen and played like an Atari game.
 
-The engine runs in a process of its own. Its game is determined by the seed of `reset` and the actions, whatever was
+The engine runs in a process of its own. A game depends on the seed of `reset` and the actions only, not on what was
 played before.
 """
 
@@ -33,7 +33,7 @@ def vizdoom_scenarios() -> list[str]:
 
 
 def is_vizdoom(name: str) -> bool:
-    """Whether the name is meant for ViZDoom."""
+    """Whether the name looks like a ViZDoom id."""
     return name.lower().startswith("vizdoom") and ":" not in name
 
 
@@ -48,7 +48,7 @@ def check_scenario(name: str) -> None:
 def make_vizdoom(name: str, *, render_mode: str | None = None) -> Vizdoom:
     """A scenario by its Gymnasium id, for example `VizdoomBasic-v1`."""
     check_scenario(name)
-    # Sound is not looked at; without it the engine needs no OpenAL.
+    # The agent does not use sound; without it the engine needs no OpenAL.
     settings: dict[str, Any] = {"frame_skip": FRAME_SKIP, "audio_buffer_enabled": False, "render_mode": render_mode}
     return Vizdoom(gymnasium.make(name, disable_env_checker=True, **settings))
 
@@ -86,7 +86,7 @@ class Vizdoom(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Keep a button down for four frames."""
         inner = action if self._axes is None else {"binary": action, "continuous": self._axes}
         observation, reward, ended, cut_off, info = self.env.step(inner)
-        if not (ended or cut_off):  # at the end there is no screen any more, and the observation is black
+        if not (ended or cut_off):  # after the end there is no screen, and the observation is black
             self._screen = observation["screen"]
         return _grey(observation["screen"]), float(reward), ended, cut_off, info
 
@@ -101,7 +101,7 @@ class Vizdoom(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._shut_down()
 
     def _start(self) -> None:
-        """Start the engine, which inherits the working folder and the signals that are held back."""
+        """Start the engine in a folder of its own, with signals blocked; it inherits both."""
         # It writes `_vizdoom.ini` and `_vizdoom/` into its folder, and reads settings from a `_vizdoom.cfg` there.
         folder = tempfile.TemporaryDirectory(prefix="mfec-vizdoom-", ignore_cleanup_errors=True)
         self._shut_down = weakref.finalize(self, _shut_down, self._game, folder)
@@ -114,9 +114,9 @@ class Vizdoom(gymnasium.Wrapper[Any, Any, Any, Any]):
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def _settle(self) -> None:
-        """Let the weapon come to rest in a game that is always the same, so that the next one begins like any other.
+        """Play a game that is always the same until the weapon is at rest, so that every game begins alike.
 
-        How far the weapon swings outlasts a game: the engine moves it by one unit, of at most 16, with every picture
+        The swing of the weapon outlasts a game: the engine moves it by one unit, of at most 16, with every picture that
         it draws. Without these 6 ms, 5 in 200 games of Basic were drawn differently when played again after others.
         """
         self._game.set_seed(0)
@@ -139,7 +139,7 @@ def _grey(screen: Observation) -> Observation:
 
 
 def _registered() -> dict[str, Any]:
-    """All of ViZDoom's ids in Gymnasium's registry; where it is missing, the error names the extra."""
+    """All of ViZDoom's ids in Gymnasium's registry; if ViZDoom is missing, the error names the extra."""
     try:
         import cv2  # noqa: F401
         import vizdoom.gymnasium_wrapper  # noqa: F401  # registers its ids

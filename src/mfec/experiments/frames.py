@@ -14,19 +14,19 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from rich.console import Console
 
+from mfec.callbacks import Stopped
 from mfec.canonical_names import canonical_name
 from mfec.config import EnvConfig
 from mfec.embeddings import check_pictures
 from mfec.envs import make_env
-from mfec.envs.lanes import make_lanes
+from mfec.envs.environments import make_environments
 from mfec.envs.random_play import RandomPlay
 from mfec.errors import MfecError
-from mfec.experiments.display import Line, show_time
 from mfec.experiments.lock import locked
-from mfec.experiments.ram import show_bytes
-from mfec.experiments.stopping import Stopped
 from mfec.files import write_whole
+from mfec.terminal import Line
 from mfec.toml import flat
+from mfec.units import show_bytes, show_time
 
 SAVE_SECONDS = 15.0
 TRAINING, HELD_OUT = 10, 11  # what tells their games apart
@@ -123,7 +123,7 @@ def _collect(
 def observation_space(env: str, environment: EnvConfig) -> spaces.Box | spaces.Discrete[Any]:
     """What the environment shows under these settings; one that cannot be made is an error."""
     one = EnvConfig(**{**vars(environment), "n_envs": 1})
-    return make_lanes(make_env(env, one), np.random.SeedSequence(0)).observation_space
+    return make_environments(make_env(env, one), np.random.SeedSequence(0)).observation_space
 
 
 def held_out_frames(env: str, environment: EnvConfig, count: int, seed: int) -> NDArray[np.uint8]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import tomllib
@@ -12,23 +13,19 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from mfec import __version__
+from mfec.algorithms import RunConfig
+from mfec.algorithms import algorithm as algorithm_named
+from mfec.algorithms import names as algorithm_names
+from mfec.algorithms.registry import OWN
 from mfec.canonical_names import canonical_name
-from mfec.config import (
-    ALGORITHMS,
-    AlgorithmName,
-    DeviceName,
-    EmbeddingName,
-    EvaluationConfig,
-    RunConfig,
-    folder_of,
-    scheduled,
-)
-from mfec.recipes import RecipeName, agent_defaults, dqn_defaults, environment_defaults
+from mfec.config import DeviceName, EmbeddingName, EvaluationConfig, folder_of
+from mfec.recipes import RecipeName
 from mfec.toml import to_toml
 
 ExperimentName = Literal["figure1", "figure2", "match_rates"]
 
 FRAMES_A_STEP = 4  # in the games and in the levels
+GRID = "grid.toml"  # in the folder of a grid: what was asked for
 ALL = "all"  # stands for every game or every level
 
 
@@ -38,7 +35,7 @@ class Part:
 
     names: tuple[str, ...]
     total_frames: int
-    algorithms: tuple[AlgorithmName, ...]
+    algorithms: tuple[str, ...]
     embeddings: tuple[EmbeddingName, ...]
     """Of MFEC."""
     k: tuple[int, ...] = ()
@@ -144,24 +141,36 @@ def asked(experiment: Experiment, choices: Choices, runs: Sequence[GridRun]) -> 
     return to_toml({"mfec": __version__, "experiment": experiment.name, "runs": len(runs), **values})
 
 
+@contextlib.contextmanager
+def grid_folder(out: Path, asked: str) -> Iterator[None]:
+    """The folder of a grid, in which no other grid is trained meanwhile; `grid.toml` keeps what was asked for."""
+    from mfec.experiments.lock import locked  # heavy, and not needed by `mfec --help`
+    from mfec.files import write_whole
+
+    with locked(out, "begin a grid"):
+        write_whole(out / GRID, asked)
+        yield
+
+
 # -- What is asked for ------------------------------------------------------------------------------------------------
 
 
 def _parts(experiment: Experiment, choices: Choices) -> Iterator[Part]:
     """The games and the levels, each with what was chosen of it."""
     either = bool(choices.games or choices.levels)
-    _choose("algorithm", choices.algorithms, tuple(ALGORITHMS), "mfec")
+    _choose("algorithm", choices.algorithms, tuple(algorithm_names()), "mfec")
     _choose("embedding", choices.embeddings, ("random_projection", "vae"), experiment.name)
     if choices.k and not experiment.games.k:
         raise ValueError(f"--k is for figure2, which varies it; {experiment.name} has the paper's k")
     for what, part, given in (("game", experiment.games, choices.games), ("level", experiment.levels, choices.levels)):
         names = _choose(what, given, part.names, experiment.name) if either else part.names
         algorithms = tuple(name for name in part.algorithms if name in (choices.algorithms or part.algorithms))
+        algorithms += tuple(name for name in choices.algorithms if name not in OWN)  # another package's, in addition
         embeddings = tuple(name for name in part.embeddings if name in (choices.embeddings or part.embeddings))
         if given and not algorithms:
             had = " and ".join(part.algorithms)
             raise ValueError(f"{experiment.name} runs {had} on the {what}s, not {', '.join(choices.algorithms)}")
-        if given and algorithms == ("mfec",) and not embeddings:
+        if given and all(map(_is_varied, algorithms)) and not embeddings:
             had = " and ".join(part.embeddings)
             raise ValueError(f"{experiment.name} has the embedding {had}, not {', '.join(choices.embeddings)}")
         yield replace(part, names=names, algorithms=algorithms, embeddings=embeddings, k=choices.k or part.k)
@@ -198,30 +207,28 @@ def _part(values: dict[str, Any]) -> Part:
 def _runs(experiment: Experiment, part: Part, choices: Choices, env: str, seed: int) -> Iterator[GridRun]:
     frames = choices.total_frames or scaled_frames(part.total_frames, choices.scale)
     for algorithm in part.algorithms:
-        environment = environment_defaults(algorithm)
+        kind = algorithm_named(algorithm)
+        environment = kind.environment
         if choices.n_envs is not None:
             environment = replace(environment, n_envs=choices.n_envs)
-        config = RunConfig(
-            env,
-            frames,
-            seed,
-            replace(agent_defaults(env, choices.recipe), device=choices.device),
-            environment,
-            algorithm=algorithm,
-            dqn=dqn_defaults(algorithm),
-            evaluation=choices.evaluation,
-        )
-        if algorithm in ("dqn", "prioritised_dqn"):
-            config = replace(config, dqn=scheduled(config.dqn, frames / FRAMES_A_STEP))
-        if algorithm != "mfec":
+        # A recipe is for those that have it; the others play as published beside them.
+        recipe = choices.recipe if _is_varied(algorithm) else "paper"
+        settings: Any = replace(kind.defaults(env, recipe), device=choices.device)
+        config = RunConfig(env, frames, seed, settings, environment, algorithm, choices.evaluation)
+        if not _is_varied(algorithm):
             yield GridRun(config, Path(folder_of(env), algorithm, f"seed-{seed}"))
             continue
         for embedding in part.embeddings:
-            for k in part.k or (config.agent.k,):
-                agent = replace(config.agent, embedding=embedding, vae=env if embedding == "vae" else "", k=k)
+            for k in part.k or (settings.k,):
+                own = replace(settings, embedding=embedding, vae=env if embedding == "vae" else "", k=k)
                 below = [f"k-{k}"] if part.k else []
-                place = Path(folder_of(env), f"mfec_{embedding}", *below, f"seed-{seed}")
-                yield GridRun(replace(config, agent=agent), place)
+                place = Path(folder_of(env), f"{algorithm}_{embedding}", *below, f"seed-{seed}")
+                yield GridRun(replace(config, agent=own), place)
+
+
+def _is_varied(algorithm: str) -> bool:
+    """Whether an experiment's embeddings and numbers of neighbours are settings of that algorithm."""
+    return {"embedding", "k"} <= algorithm_named(algorithm).settings.__dataclass_fields__.keys()
 
 
 def scaled_frames(frames: int, scale: float) -> int:

@@ -18,11 +18,6 @@ from typing import Any
 ASK_TO_STOP = getattr(signal, "SIGUSR1", signal.SIGTERM)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, ASK_TO_STOP)
 ONE_REQUEST_SECONDS = 1.0  # signals this close together are one request
-STATUS_FD = "MFEC_STATUS_FD"  # the variable that names a pipe in which a process tells its exit status
-
-
-class Stopped(Exception):
-    """The run was asked to stop; its checkpoint holds everything."""
 
 
 @contextlib.contextmanager

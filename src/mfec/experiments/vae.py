@@ -11,18 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from mfec.algorithms import RunConfig
+from mfec.callbacks import Stopped
 from mfec.checkpoint import MANIFEST, CheckpointError, read_checkpoint, write_checkpoint
-from mfec.config import DeviceName, RunConfig
+from mfec.config import DeviceName
+from mfec.device import refuse_missing
 from mfec.embeddings import VAE, check_pictures
-from mfec.embeddings.vae import NEEDS_TORCH, Architecture
+from mfec.embeddings.vae import Architecture
 from mfec.embeddings.vae.files import write_network
-from mfec.experiments.display import Line, show_time
 from mfec.experiments.frames import collect_frames, delete_frames, observation_space
 from mfec.experiments.lock import locked
-from mfec.experiments.stopping import Stopped, stop_signals
+from mfec.experiments.stopping import stop_signals
 from mfec.experiments.vae_directory import VAEDirectory, VAEDirectoryError, VAEJob, vae_of_run
 from mfec.run_directory import RunDirectory
+from mfec.terminal import Line
 from mfec.toml import flat
+from mfec.units import show_time
 
 if TYPE_CHECKING:
     from mfec.embeddings.vae.training import Trainer
@@ -40,7 +44,7 @@ def train_vaes(
     No other process trains in their directories meanwhile.
     """
     console = console or Console()
-    refuse_missing_device(device)
+    refuse_missing(device)
     for job in jobs:
         _refuse_what_is_no_picture(job)
     with contextlib.ExitStack() as locks:
@@ -77,18 +81,6 @@ def train_own_vaes(
     train_vaes(jobs, device=device, resume=resume, console=console)
     for job in jobs:
         delete_frames(job.out)
-
-
-def refuse_missing_device(device: DeviceName) -> None:
-    """An error that says what is missing where there is no torch, or no GPU for it."""
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise ImportError(NEEDS_TORCH) from None
-    if device == "cuda":
-        from mfec.device import start_engine
-
-        start_engine(device)
 
 
 class _Lesson:

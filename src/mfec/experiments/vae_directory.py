@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from mfec import __version__
+from mfec.algorithms import RunConfig
 from mfec.canonical_names import canonical_name
-from mfec.config import EnvConfig, RunConfig, VAEConfig
+from mfec.config import EnvConfig, VAEConfig
 from mfec.errors import MfecError
 from mfec.files import write_whole
-from mfec.run_directory import RunDirectory, vae_config
+from mfec.run_directory import RunDirectory
 from mfec.toml import flat, to_toml
 
 LOSS = ("step", "correction", "communication", "seconds")
@@ -50,7 +51,8 @@ class VAEJob:
 
 def vae_of_run(config: RunConfig, directory: RunDirectory) -> VAEJob:
     """The VAE that a run trains before it begins."""
-    return VAEJob(config.env, directory.vae, config.vae, config.environment, config.seed)
+    assert config.own_vae is not None
+    return VAEJob(config.env, directory.vae, config.own_vae, config.environment, config.seed)
 
 
 class VAEDirectory:
@@ -124,3 +126,9 @@ class VAEDirectory:
 
     def _write_config(self, job: VAEJob) -> None:
         write_whole(self.config_file, to_toml({"mfec": __version__, **job.settings()}))
+
+
+def vae_config(values: dict[str, Any]) -> VAEConfig:
+    """The recipe of a VAE as TOML has it."""
+    recipe: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return VAEConfig(**recipe)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mfec.algorithms import names as algorithm_names
 from mfec.figures import ScoreName
 from mfec.figures.learning_curves import Curve, curve_of, draw_spread
 from mfec.figures.lines import FigureError, Line, seeds_of, sort_runs
@@ -31,7 +32,7 @@ STROKES: dict[tuple[str, str], tuple[str, Any]] = {
     ("a2c", ""): ("#0b5d3b", (0, (8, 1.5, 1.5, 1.5, 1.5, 1.5))),
 }
 """Colours of the paper's caption; dashes tell apart what some eyes and printers do not."""
-PLAIN = ("0.4", "solid")  # of anything else
+OTHERS = ["#7f4a1e", "#c0392b", "#16a2b8", "#444444"]  # of algorithms that the paper does not have, in turn
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,15 @@ def _names(panels: list[Panel]) -> dict[str, str]:
     return {label: f"{label}, {seeds_of(seeds[label])}" for label in sorted(seeds, key=lambda label: order[label])}
 
 
+def _stroke(line: Line) -> tuple[str, Any]:
+    own = (line.algorithm, line.embedding)
+    others = [name for name in algorithm_names() if (name, "") not in STROKES]
+    place = others.index(line.algorithm) if line.algorithm in others else 0
+    return STROKES.get(own, (OTHERS[place % len(OTHERS)], "solid"))
+
+
 def _draw_curve(axes: Axes, line: Line, curve: Curve) -> Any:
-    colour, dashes = STROKES.get((line.algorithm, line.embedding), PLAIN)
+    colour, dashes = _stroke(line)
     (drawn,) = axes.plot(
         curve.frames / 1e6, curve.mean, color=colour, linestyle=dashes, linewidth=1.6, marker=curve.marker
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mfec.config import EmbeddingName
 from mfec.figures import ScoreName
-from mfec.figures.lines import TITLES, FigureError, Line, kind_of, label_of, seeds_of, sort_runs, title_of
+from mfec.figures.lines import TITLES, FigureError, Line, kind_of, label_of, seeds_of, settings_of, sort_runs, title_of
 from mfec.figures.pictures import draw_error, new_figure
 from mfec.figures.scores import SCORES, scores_at
 from mfec.figures.tidy import check_ending, save
@@ -63,7 +63,7 @@ def figure2(
             missing = [run for run, found in zip(line.runs, scores, strict=True) if math.isnan(found)]
             if missing:
                 raise FigureError(SCORES[score].missing(missing[0], frames))
-            k = line.config.agent.k
+            k = settings_of(line.config)["k"]
             points.append(Point(env, embedding, k, frames, mean(scores), standard_error(scores), len(scores)))
     return points
 
@@ -84,13 +84,13 @@ def draw_figure2(
 
 
 def _lines(runs: Sequence[RunDirectory], embedding: EmbeddingName, score: ScoreName) -> list[Line]:
-    """Those of MFEC with that embedding; only they need to be of one kind."""
+    """Those with neighbours and that embedding; only they need to be of one kind."""
     configs = [(run, run.read_config()) for run in runs]
-    ours = [(run, config.agent.embedding) for run, config in configs if config.algorithm == "mfec"]
+    ours = [(run, config.kind.variant(config)) for run, config in configs if "k" in settings_of(config)]
     found = sort_runs([run for run, own in ours if own == embedding], apart=["k"], score=score)
     if not found:
         others = sorted({own for _, own in ours})
-        there = f"there are runs with {', '.join(others)} (--embedding)" if others else "there is no run of MFEC"
+        there = f"there are runs with {', '.join(others)} (--embedding)" if others else "no run has neighbours"
         raise FigureError(f"no run has the embedding {embedding}; {there}")
     return found
 

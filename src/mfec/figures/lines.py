@@ -6,8 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mfec.algorithms import RunConfig
+from mfec.algorithms import algorithm as algorithm_named
+from mfec.algorithms import names as algorithm_names
 from mfec.canonical_names import env_kind
-from mfec.config import ALGORITHMS, AlgorithmName, RunConfig
+from mfec.config import AgentConfig
 from mfec.errors import MfecError
 from mfec.figures import ScoreName
 from mfec.figures.scores import SCORES
@@ -38,8 +41,8 @@ class Line:
     """All seeds of one algorithm in one environment."""
 
     env: str
-    algorithm: AlgorithmName
-    embedding: str  # of MFEC, else empty
+    algorithm: str
+    embedding: str  # where the algorithm has one, else empty
     config: RunConfig  # of the first run
     runs: tuple[RunDirectory, ...]
 
@@ -82,9 +85,8 @@ def settings_of(config: RunConfig, *, score: ScoreName = "training") -> dict[str
 
     Those of its evaluation are there, if it has one, as far as the score depends on them: the run itself does not.
     """
-    unused = {"mfec": ["dqn", "a2c"], "a2c": ["agent", "vae", "dqn"]}.get(config.algorithm, ["agent", "vae", "a2c"])
     evaluated = SCORES[score].settings if config.evaluation.evaluate_every else ()
-    own = flat({name: value for name, value in asdict(config).items() if name not in (*unused, "evaluation")})
+    own = flat({name: value for name, value in asdict(config).items() if name != "evaluation"})
     return own | {name: getattr(config.evaluation, name) for name in evaluated}
 
 
@@ -94,7 +96,7 @@ def curve_settings(config: RunConfig, *, score: ScoreName = "training") -> dict[
     The device does not, nor does one exact index for another, as they find the same neighbours.
     """
     own = settings_of(config, score=score)
-    if "index" in own:
+    if isinstance(config.agent, AgentConfig):
         index = config.agent.resolved_index()
         own["index"] = "exact" if index == "cuda" else index
     return {name: value for name, value in own.items() if name not in ("seed", "total_frames", "device")}
@@ -111,13 +113,13 @@ def refuse_repeated_seeds(runs: Sequence[RunDirectory]) -> None:
             raise FigureError(f"{first.path} and {run.path} are both {what}; name only one of them")
 
 
-def label_of(algorithm: AlgorithmName, embedding: str) -> str:
+def label_of(algorithm: str, embedding: str) -> str:
     """What figures call an algorithm with its embedding.
 
     >>> label_of("mfec", "vae"), label_of("dqn", "")
     ('MFEC, VAE', 'DQN')
     """
-    name = ALGORITHMS[algorithm]
+    name = algorithm_named(algorithm).label
     return f"{name}, {EMBEDDINGS.get(embedding, embedding)}" if embedding else name
 
 
@@ -156,7 +158,7 @@ def seeds_of(numbers: Collection[int]) -> str:
 
 
 def _embedding(config: RunConfig) -> str:
-    return config.agent.embedding if config.algorithm == "mfec" else ""
+    return config.kind.variant(config)
 
 
 def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -165,7 +167,7 @@ def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return (
         known.index(env) if env in known else len(known),
         env,
-        list(ALGORITHMS).index(algorithm),
+        algorithm_names().index(algorithm),
         embeddings.index(embedding) if embedding in embeddings else len(embeddings),
         embedding,
         *rest,

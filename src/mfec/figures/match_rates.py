@@ -42,9 +42,9 @@ class Share:
 
 def match_rates(runs: Sequence[RunDirectory]) -> list[Share]:
     """Shares of all runs of MFEC, by environment and embedding, each the mean over a run's last 200,000 frames."""
-    lines = sort_runs([run for run in runs if run.read_config().algorithm == "mfec"])
+    lines = sort_runs([run for run in runs if run.read_config().kind.looks_up])
     if not lines:
-        raise FigureError("there is no run of MFEC among these; others have no buffers to match")
+        raise FigureError("there is no run with a memory among these; others have nothing to match")
     published = published_match_rates()
     return [
         Share(
@@ -75,7 +75,7 @@ def match_rate(run: RunDirectory, column: str) -> float:
     """
     table, config = run.progress(), run.read_config()
     since = table["frames"][-1] - LAST_FRAMES if table["frames"] else 0.0
-    begins = [float(config.vae.frames if config.trains_vae else 0), *table["frames"]]
+    begins = [float(config.first_frame), *table["frames"]]
     rows = zip(begins, table["frames"], table.get(column, []), strict=False)
     own = [(end - begin, share) for begin, end, share in rows if end > since and not math.isnan(share)]
     if not own:

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.algorithms import RunConfig
 from mfec.canonical_names import GAMES as ATARI_GAMES
-from mfec.config import RunConfig, VAEConfig
 from mfec.figures import ScoreName
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -214,8 +214,7 @@ def frames_reached(run: RunDirectory) -> int:
 
 def displacement(config: RunConfig) -> int:
     """Frames that others had seen for a run before its first."""
-    encoder_was_ready = config.algorithm == "mfec" and config.agent.embedding == "vae" and bool(config.agent.vae)
-    return VAEConfig.frames if encoder_was_ready else 0
+    return config.kind.frames_before(config)
 
 
 def scores_at(run: RunDirectory, frames: Sequence[int], *, score: ScoreName = "training") -> list[float]:
@@ -249,7 +248,7 @@ def evaluations_by_frames(run: RunDirectory) -> dict[int, float]:
     """
     config, table = run.read_config(), run.evaluations()
     every = config.evaluation.evaluate_every
-    begins = config.vae.frames if config.trains_vae else 1  # before that there was nobody to evaluate
+    begins = config.first_frame or 1  # before that there was nobody to evaluate
     scores: dict[int, float] = {}
     for at, score in zip(map(int, table["frames"]), table["mean"], strict=True):
         multiple = at // every * every if every else at

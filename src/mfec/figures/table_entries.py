@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
-from mfec.config import AlgorithmName
 from mfec.figures.grids import Grid
 from mfec.figures.lines import count, label_of, title_of
 from mfec.figures.literature import ALGORITHMS, SCORES_AT
@@ -42,7 +40,7 @@ class Entry:
 Row = dict[tuple[str, str, int], Entry]  # the entries of a row, by quantity, source and frames
 Rows = dict[str, dict[str, Row]]  # by environment and label
 
-OURS: dict[str, tuple[AlgorithmName, str]] = {
+OURS: dict[str, tuple[str, str]] = {
     "mfec": ("mfec", "random_projection"),
     "dqn": ("dqn", ""),
     "prioritised_replay": ("prioritised_dqn", ""),
@@ -145,7 +143,7 @@ def _of_57_games(entries: list[Entry]) -> Grid:
 def _label(entry: Entry, rows: dict[str, Row]) -> str:
     """The row of an entry: that of our algorithm for a published one, where there is such a row."""
     if entry.source == RUNS:
-        return label_of(cast(AlgorithmName, entry.algorithm), entry.embedding)
+        return label_of(entry.algorithm, entry.embedding)
     ours = label_of(*OURS[entry.algorithm]) if entry.algorithm in OURS else ""
     return ours if ours in rows else ALGORITHMS[entry.algorithm]
 

@@ -1,18 +1,19 @@
-"""Reads what a run has lived through: its episodes, by number."""
+"""Reads the past episodes of a run, by number."""
 
 from __future__ import annotations
 
-import contextlib
+import sqlite3
+import threading
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.history.database import SCHEMA, database_file, open_database
 from mfec.history.frame_codec import unpack_frames
-from mfec.history.records import Place, Record, scan
-from mfec.history.writer import frame_files, steps_file
 
 
 @dataclass
@@ -20,8 +21,8 @@ class PastEpisode:
     """An episode of a run, as far as it was recorded."""
 
     number: int  # from 1, as they began
-    lane: int
-    game: int  # how many games the lane had begun before; -1 where games cannot be brought back
+    env_id: int
+    game: int  # how many games the environment had begun before; -1 where games cannot be brought back
     begun: int  # frames of the run when it began
     ended: bool = False
     actions: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # (steps,), from 0
@@ -40,74 +41,79 @@ class History:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._steps: dict[int, list[tuple[Record, Place]]] = {}
-        self._frames: dict[int, list[tuple[Record, Place]]] = {}
-        self.frames_bytes = 0
-        file = steps_file(directory)
-        for record, place in scan(file) if file.is_file() else ():
-            self._steps.setdefault(record.episode, []).append((record, place))
-        for file in frame_files(directory):
-            with contextlib.suppress(FileNotFoundError):  # a run that goes on may have dropped it
-                for record, place in scan(file):
-                    self._frames.setdefault(record.episode, []).append((record, place))
-                    self.frames_bytes += place.length
+        self._lock = threading.Lock()
+        file = database_file(directory)
+        self._database = open_database(file if file.is_file() else ":memory:")
+        if not file.is_file():
+            self._database.executescript(SCHEMA)
+        self._begun: dict[int, int] = dict(self._rows("SELECT number, begun FROM episodes"))
+        sizes = self._rows("SELECT sum(nbytes) FROM frames GROUP BY episode")
+        self.with_frames = len(sizes)  # episodes of which frames were kept, wholly or in part
+        self.frames_bytes = sum(nbytes for (nbytes,) in sizes)
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self._begun)
 
     def __contains__(self, number: int) -> bool:
-        return number in self._steps
-
-    @property
-    def with_frames(self) -> int:
-        """Of how many episodes frames were kept, wholly or in part."""
-        return len(self._frames)
+        return number in self._begun
 
     def begun(self, number: int) -> int | None:
         """Frames of the run when an episode began; None where it was not recorded."""
-        return self._steps[number][0][0].begun if number in self._steps else None
+        return self._begun.get(number)
 
     def episode(self, number: int) -> PastEpisode:
         """An episode by its number; a KeyError where it was not recorded."""
-        first, _ = self._steps[number][0]
-        episode = PastEpisode(number, first.lane, first.game, first.begun)
-        actions, rewards, lost_life = [], [], []
+        found = self._rows("SELECT number, environment, game, begun FROM episodes WHERE number = ?", number)
+        if not found:
+            raise KeyError(number)
+        episode = PastEpisode(*found[0])
+        parts = []
         at = 0
-        for record, place in self._steps[number]:
+        query = "SELECT first, count, ended, content FROM steps WHERE episode = ? ORDER BY first"
+        for first, count, ended, packed in self._rows(query, number):
             try:
-                content = zlib.decompress(place.read())
-            except (OSError, ValueError, zlib.error):
+                content = zlib.decompress(packed)
+            except zlib.error:
                 content = b""
-            if record.first != at or len(content) != 11 * record.count:
+            if first != at or len(content) != 11 * count:
                 episode.whole = False
                 break
-            actions.append(np.frombuffer(content, "<u2", record.count))
-            rewards.append(np.frombuffer(content, "<f8", record.count, 2 * record.count))
-            lost_life.append(np.frombuffer(content, "u1", record.count, 10 * record.count))
-            at, episode.ended = record.end, record.ended
-        if actions:
-            episode.actions = np.concatenate(actions).astype(np.int64)
-            episode.rewards = np.concatenate(rewards).astype(np.float64)
-            episode.lost_life = np.concatenate(lost_life).astype(np.bool_)
+            parts.append((content, count))
+            at, episode.ended = first + count, bool(ended)
+        if parts:
+            columns = (("<u2", 0), ("<f8", 2), ("u1", 10))  # type, and bytes of a step before it
+            episode.actions, episode.rewards, episode.lost_life = (
+                np.concatenate([np.frombuffer(content, kind, n, before * n) for content, n in parts]).astype(own)
+                for (kind, before), own in zip(columns, (np.int64, np.float64, np.bool_), strict=True)
+            )
         return episode
 
     def kept(self, number: int) -> list[tuple[int, int]]:
         """The steps of an episode whose frames were kept, as ranges (first, end)."""
         ranges: list[tuple[int, int]] = []
-        for record, _ in sorted(self._frames.get(number, ()), key=lambda each: each[0].first):
-            if ranges and ranges[-1][1] == record.first:
-                ranges[-1] = ranges[-1][0], record.end
+        for first, count in self._rows("SELECT first, count FROM frames WHERE episode = ? ORDER BY first", number):
+            if ranges and ranges[-1][1] == first:
+                ranges[-1] = ranges[-1][0], first + count
             else:
-                ranges.append((record.first, record.end))
+                ranges.append((first, first + count))
         return ranges
 
     def frames(self, number: int, step: int, shape: tuple[int, ...]) -> tuple[int, NDArray[np.uint8]] | None:
         """The kept frames, uint8 (n, *shape), that were packed with that step's, and the step of the first one."""
-        for record, place in self._frames.get(number, ()):
-            if record.first <= step < record.end:
+        query = "SELECT first, count, content FROM frames WHERE episode = ? AND first <= ? ORDER BY first DESC LIMIT 1"
+        for first, count, packed in self._rows(query, number, step):
+            if step < first + count:
                 try:
-                    frames = unpack_frames(place.read(), shape)
-                except (OSError, ValueError):
+                    frames = unpack_frames(packed, shape)
+                except ValueError:
                     return None
-                return (record.first, frames) if len(frames) == record.count else None
+                return (first, frames) if len(frames) == count else None
         return None
+
+    def _rows(self, query: str, *values: int) -> list[Any]:
+        """All rows at once, so that a run that goes on is not kept from writing; none where the file is damaged."""
+        with self._lock:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.DatabaseError:
+                return []

@@ -32,8 +32,8 @@ SCRIPTS = (
 def page_document(*, title: str, recorded: bytes | None = None) -> tuple[str, str]:
     """The page, and the Content-Security-Policy that it is to be shown under.
 
-    recorded: zlib-compressed JSON of all answers that the page will ask for. Such a page needs no server, is closed to
-    the network and carries its policy itself; one without asks the server that it came from.
+    recorded: zlib-compressed JSON of all responses that the page will ask for. Such a page needs no server, is
+    closed to the network and carries its policy itself; one without asks the server that it came from.
     """
     style, script = _read("page.css"), _script()
     policy = _policy(style, script, connect="'self'" if recorded is None else "'none'")

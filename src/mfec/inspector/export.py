@@ -1,4 +1,4 @@
-"""One game as one file: the inspector's page with all of its answers inside, to send to somebody."""
+"""One game as one file: the inspector's page with all of its data inside, to send to somebody."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from mfec.errors import MfecError
 from mfec.files import check_writable, write_whole
 from mfec.inspector import MAX_MB
-from mfec.inspector.answers import (
+from mfec.inspector.api import (
     GAME,
     OBSERVATIONS,
     PAST,
@@ -20,15 +20,14 @@ from mfec.inspector.answers import (
     PICTURES,
     RUN,
     STEP,
-    Answer,
+    Endpoint,
     as_json,
     title_of,
 )
 from mfec.inspector.document import page_document
+from mfec.inspector.export_data import MEMORIES, Memories, RecordedResponses, as_text, cost, in_base64
+from mfec.inspector.export_frames import FrameBudget, MemoryCount, PastFrames, Place, cut
 from mfec.inspector.inspection import Inspection, NotThere
-from mfec.inspector.past_frames import PastFrames, cut
-from mfec.inspector.recorded import MEMORIES, Memories, Recorded, as_text, cost, in_base64
-from mfec.inspector.votes import Place, Room, VoteCount
 
 PICTURES_SHARE = 0.2  # of the file, at most, for pictures in colour; the agent has seen none of their colours
 PAST_BYTES = 1_500  # that an episode's actions and rewards take
@@ -90,9 +89,9 @@ class _Page:
         self._run: dict[str, Any] = {**run, "directory": name, "live": False, "recorded_games": 1}
         self._game: dict[str, Any] = inspection.game(game)
         self._title = title_of(self._run)
-        self._recorded = Recorded()
+        self._recorded = RecordedResponses()
         self._fixed = len(self._html(b"")) + in_base64(len(zlib.compress(as_json(self._run)))) + 2_000  # to be safe
-        self._votes = VoteCount(frame_skip=int(self._run["frame_skip"]))
+        self._memories = MemoryCount(frame_skip=int(self._run["frame_skip"]))
 
     def write(self) -> bytes:
         """The page."""
@@ -115,9 +114,9 @@ class _Page:
     def _add_steps(self) -> None:
         steps, memories = int(self._game["steps"]), Memories(weighted=self._run["kernel"] != "mean")
         for step in range(steps):
-            answer = self._inspection.step(self._number, step)
-            self._votes.count(answer)
-            self._recorded.add(STEP.at(0, step), as_json(memories.shorten(answer)))
+            data = self._inspection.step(self._number, step)
+            self._memories.count(data)
+            self._recorded.add(STEP.at(0, step), as_json(memories.shorten(data)))
             self._tell("steps", step + 1, steps)
         self._recorded.add(MEMORIES, memories.as_json())
         self._refuse_overflow(self._free)
@@ -133,7 +132,7 @@ class _Page:
     def _add_pictures(self) -> None:
         """The game's own: what the agent saw, and what people see if that is not too much."""
         game = {**self._game, "game": 0}
-        free = self._free - PAST_BYTES * len(self._votes.episodes())
+        free = self._free - PAST_BYTES * len(self._memories.episodes())
         seen = self._chunks(OBSERVATIONS, "observation", free)
         most = free - cost(seen)
         drawn = self._chunks(PICTURES, "picture", min(most, int(PICTURES_SHARE * self._most)) if seen else most)
@@ -142,17 +141,17 @@ class _Page:
                 game[name] = None
                 self.left_out.append(f"{words} left out of the game's pictures")
         self._recorded.add(GAME.at(0), as_json(game))
-        for answer, chunks in ((OBSERVATIONS, seen), (PICTURES, drawn)):
+        for endpoint, chunks in ((OBSERVATIONS, seen), (PICTURES, drawn)):
             for chunk, data in enumerate(chunks):
-                self._recorded.add(answer.at(0, chunk), as_text(data))
+                self._recorded.add(endpoint.at(0, chunk), as_text(data))
 
-    def _chunks(self, answer: Answer, name: str, most: int) -> list[bytes]:
+    def _chunks(self, endpoint: Endpoint, name: str, most: int) -> list[bytes]:
         """All of a kind of the game's pictures; none where they would take more than so many bytes."""
         if self._game[name] is None:
             return []
         chunks: list[bytes] = []
         for chunk in range(-(-int(self._game["steps"]) // int(self._game[name]["per_chunk"]))):
-            data = answer.read(self._inspection, self._number, chunk)
+            data = endpoint.read(self._inspection, self._number, chunk)
             assert isinstance(data, bytes)
             chunks.append(data)
             most -= cost([data])
@@ -167,8 +166,8 @@ class _Page:
         many are remembered.
         """
         pasts: dict[int, dict[str, Any]] = {}
-        room, replayed = Room(self._free), 0
-        episodes = self._votes.episodes()
+        budget, replayed = FrameBudget(self._free), 0
+        episodes = self._memories.episodes()
         for done, episode in enumerate(episodes):
             self._tell("episodes", done, len(episodes))
             if replayed == MOST_REPLAYED:
@@ -180,14 +179,14 @@ class _Page:
                 continue
             pasts[episode] = past.about
             replayed += past.about["source"] == "recreated"
-            room.shrink(in_base64(len(zlib.compress(as_json(past.about))) + 90))
-            for chunk, weight in self._votes.chunks(past.about).items():
-                data = past.chunk(chunk) if room.takes(weight) else None
+            budget.shrink(in_base64(len(zlib.compress(as_json(past.about))) + 90))
+            for chunk, weight in self._memories.chunks(past.about).items():
+                data = past.chunk(chunk) if budget.takes(weight) else None
                 if data is not None:
-                    room.put((episode, chunk), weight, data, cost([data]))
-        self._refuse_overflow(room.left)
-        chunks = room.chunks()
-        self._say_missing(pasts, chunks, full=room.full)
+                    budget.put((episode, chunk), weight, data, cost([data]))
+        self._refuse_overflow(budget.left)
+        chunks = budget.chunks()
+        self._say_missing(pasts, chunks, full=budget.full)
         for episode, about in pasts.items():
             own = [chunk for other, chunk in chunks if other == episode]
             self._recorded.add(PAST.at(episode), as_json(cut(about, own)))
@@ -197,7 +196,7 @@ class _Page:
     def _say_missing(self, pasts: dict[int, dict[str, Any]], chunks: dict[Place, bytes], *, full: bool) -> None:
         there = missing = 0
         for episode, past in pasts.items():
-            for step in self._votes.memories(past):
+            for step in self._memories.memories(past):
                 there += 1
                 missing += (episode, step // int(past["picture"]["per_chunk"])) not in chunks
         if missing:

@@ -8,23 +8,23 @@ import threading
 import time
 import zlib
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from mfec.agent import MFEC
-from mfec.config import ALGORITHMS, AgentConfig, DeviceName
+from mfec.config import AgentConfig, DeviceName
 from mfec.envs import make_env
 from mfec.errors import MfecError
 from mfec.history import History
 from mfec.inspector.memory_map import MemoryMap
-from mfec.inspector.past import Past
-from mfec.inspector.recording import Moment, RecordedGame, Votes
+from mfec.inspector.past_episodes import PastEpisodes
+from mfec.inspector.recorded_game import Estimate, RecordedGame, Step
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
-PATIENCE = 0.2  # seconds that an answer with thumbnails may take to play episodes again; the page asks for the rest
+PATIENCE = 0.2  # seconds that a response with thumbnails may take to play episodes again; the page asks for the rest
 
 
 class NotThere(MfecError):
@@ -54,16 +54,16 @@ class Inspection:
         if seed < 0:
             raise ValueError(f"a seed must not be negative, and {seed} is")
         config = directory.read_config()
-        if config.algorithm != "mfec":
+        if not config.kind.looks_up:
             raise RunDirectoryError(
-                f"{directory.path} is a run of {ALGORITHMS[config.algorithm]}, which has no memories to look at"
+                f"{directory.path} is a run of {config.kind.label}, which has no memories to look at"
             )
         if not directory.has_checkpoint:
             raise RunDirectoryError(f"{directory.path} has no checkpoint yet: nothing to inspect")
         self._directory, self._config = directory, config
         self._env = _renderer(config.env, replace(config.environment, n_envs=1))
-        self.agent = MFEC.load(directory.checkpoint, env=self._env, device=device)
-        directory.check_checkpoint(self.agent.config, self.agent.seed)
+        agent = config.kind.load(directory.checkpoint, self._env, config, device=device, playing=True)
+        self.agent = cast(MFEC, agent)
         self._epsilon = self.agent.config.epsilon if epsilon is None else epsilon
         self._seed = seed
         self._map = MemoryMap(self.agent.memory)
@@ -71,7 +71,7 @@ class Inspection:
         self._games: list[RecordedGame] = []
         self._threads: list[threading.Thread] = []
         self._stop: list[bool] = []
-        self._past = Past(self.agent, config, self._history, self._stop)
+        self._past = PastEpisodes(self.agent, config, self._history, self._stop)
 
     # -- Games --------------------------------------------------------------------------------------------------------
 
@@ -140,18 +140,18 @@ class Inspection:
     def game(self, game: int) -> dict[str, Any]:
         """A game, as far as it was played."""
         own = self._game(game)
-        done, moments = own.done, list(own.moments)
+        done, steps = own.done, list(own.steps)
         summary = {
             "game": own.number,
             "seed": own.seed,
             "done": done,
-            "steps": len(moments),
+            "steps": len(steps),
             "epsilon": own.epsilon,
-            "rewards": [moment.reward for moment in moments],
-            "actions": [moment.action for moment in moments],
-            "explored": [int(moment.explored) for moment in moments],
-            "exact": [int(moment.votes[moment.action].exact) for moment in moments],
-            "score": moments[-1].score + moments[-1].reward if moments else 0.0,
+            "rewards": [step.reward for step in steps],
+            "actions": [step.action for step in steps],
+            "explored": [int(step.explored) for step in steps],
+            "exact": [int(step.estimates[step.action].exact) for step in steps],
+            "score": steps[-1].score + steps[-1].reward if steps else 0.0,
             "picture": own.pictures.about() if own.pictures else None,
             "observation": own.observations.about() if own.observations else None,
         }
@@ -160,21 +160,21 @@ class Inspection:
     def step(self, game: int, step: int) -> dict[str, Any]:
         """One step: what each action was worth, and the memories that say so."""
         own = self._game(game)
-        if not 0 <= step < len(own.moments):
-            raise NotThere(f"Game {game} has no step {step}; it has {len(own.moments)} so far.")
-        moment = own.moments[step]
+        if not 0 <= step < len(own.steps):
+            raise NotThere(f"Game {game} has no step {step}; it has {len(own.steps)} so far.")
+        now = own.steps[step]
         return {
             "step": step,
             "frame": step * self.agent.frame_skip,
-            "action": moment.action,
-            "explored": moment.explored,
-            "highest": moment.highest,
-            "reward": moment.reward,
-            "score": moment.score,
-            "position": moment.place.tolist(),
-            "numbers": moment.numbers,
-            "actions": [self._action(votes) for votes in moment.votes],
-            "figures": self._figures(moment, step + 1),
+            "action": now.action,
+            "explored": now.explored,
+            "highest": now.highest,
+            "reward": now.reward,
+            "score": now.score,
+            "position": now.place.tolist(),
+            "numbers": now.numbers,
+            "actions": [self._action(estimate) for estimate in now.estimates],
+            "figures": self._figures(now, step + 1),
         }
 
     def pictures(self, game: int, chunk: int) -> bytes:
@@ -213,7 +213,7 @@ class Inspection:
                 frame, why = self._past.frame(episode, number // self.agent.frame_skip, wait=wait)
             else:
                 frame, why = None, f"Episode {episode} was not recorded."
-            # Those of an environment that draws its own pictures may differ in shape; one answer has one shape.
+            # Those of an environment that draws its own pictures may differ in shape; one response has one shape.
             if frame is not None and frames and frame.shape != frames[0].shape:
                 frame, why = None, "Its frame has another shape."
             found.append(frame is not None)
@@ -230,35 +230,35 @@ class Inspection:
             "frames": base64.b64encode(packed).decode(),
         }
 
-    def _action(self, votes: Votes) -> dict[str, Any]:
+    def _action(self, estimate: Estimate) -> dict[str, Any]:
         return {
-            "value": _finite(votes.value),
-            "source": votes.source,
+            "value": _finite(estimate.value),
+            "source": estimate.source,
             "neighbours": [
                 {
-                    "id": int(votes.entry_ids[i]),
-                    "value": float(votes.values[i]),
-                    "distance": float(votes.distances[i]),
-                    "weight": float(votes.weights[i]),
+                    "id": int(estimate.entry_ids[i]),
+                    "value": float(estimate.values[i]),
+                    "distance": float(estimate.distances[i]),
+                    "weight": float(estimate.weights[i]),
                     "episode": episode if episode > 0 else None,
                     "frame": frame if episode > 0 else None,
-                    "matched": int(votes.matched[i]),
+                    "matched": int(estimate.matched[i]),
                     "age": self._past.age(episode, frame) if episode > 0 else None,
-                    "position": votes.places[i].tolist(),
-                    "numbers": None if votes.numbers is None else votes.numbers[i].tolist(),
+                    "position": estimate.places[i].tolist(),
+                    "numbers": None if estimate.numbers is None else estimate.numbers[i].tolist(),
                 }
-                for i, (episode, frame) in enumerate(votes.origins.tolist())
+                for i, (episode, frame) in enumerate(estimate.origins.tolist())
             ],
         }
 
-    def _figures(self, now: Moment, steps: int) -> dict[str, Any]:
+    def _figures(self, now: Step, steps: int) -> dict[str, Any]:
         """Of a step, and of all that many steps up to it."""
-        origins = [origin for votes in now.votes for origin in votes.origins.tolist() if origin[0] > 0]
+        origins = [origin for estimate in now.estimates for origin in estimate.origins.tolist() if origin[0] > 0]
         ages = [age for age in (self._past.age(*origin) for origin in origins) if age is not None]
         return {
-            "exact_share": now.exact_so_far / (steps * len(now.votes)),
+            "exact_share": now.exact_so_far / (steps * len(now.estimates)),
             "exact_chosen_share": now.exact_taken_so_far / steps,
-            "used": sum(len(votes.values) for votes in now.votes),
+            "used": sum(len(estimate.values) for estimate in now.estimates),
             "age_median": float(np.median(ages)) if ages else None,
             "age_youngest": min(ages, default=None),
             "age_oldest": max(ages, default=None),
@@ -267,10 +267,7 @@ class Inspection:
     def _frames_note(self) -> str:
         history = self._history
         if not len(history):
-            return (
-                "This run has no record of its episodes, so memories have no frames here: it was made by an earlier "
-                "version, or its directory history is gone."
-            )
+            return "This run has no record of its episodes (its directory history is gone), so memories have no frames."
         if not history.with_frames:
             return (
                 "Frames were not kept while training (--keep-frames). Where the environment repeats itself, they are "

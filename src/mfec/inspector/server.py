@@ -1,87 +1,38 @@
-"""The inspector's server: one page, and answers about one run, on this machine."""
+"""The inspector's server: where it listens, and how it begins and ends."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
+import errno
+import signal
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
 from mfec.errors import MfecError
-from mfec.inspector.answers import ANSWERS, Answer, Malformed, as_json, number, places, title_of
-from mfec.inspector.document import page_document
-from mfec.inspector.inspection import Inspection, NotThere
+from mfec.inspector import MISSING
+from mfec.inspector.api import as_json, title_of
+from mfec.inspector.app import MOST_GAMES, make_app
+from mfec.inspector.inspection import Inspection
 
 try:
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
+    import h11
+    import uvicorn
+    from starlette.types import ASGIApp
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.server import HANDLED_SIGNALS
 
-    from mfec.inspector.closed import Address, Closed, Refused, refusal
-    from mfec.inspector.listening import ended_by_signals, listen, make_server
+    from mfec.inspector.security import Address
 except ImportError:
-    raise ImportError("the page of mfec inspect needs the extra `inspect`: pip install 'mfec[inspect]'") from None
+    raise ImportError(MISSING) from None
 
-__all__ = ["MOST_GAMES", "listen", "make_app", "serve"]
+__all__ = ["MOST_GAMES", "listen", "make_server", "serve"]
 
-T = TypeVar("T")
-
-LONGEST_BODY = 512  # bytes of a POST
-MOST_GAMES = 100  # each stays in memory, with all of its pictures
-PATIENCE = 3.0  # seconds that the end waits for an answer under way
-QUICK, SLOW = 8, 4  # answers at a time: those that are there, and those for which an episode may be played again
-
-
-def make_app(inspection: Inspection, *, host: str, port: int, title: str) -> Starlette:
-    """The page and its answers, for a server that listens there."""
-    html, policy = page_document(title=title)
-    page = html.encode("utf-8", "backslashreplace")  # a directory's name may be no text
-    quick, slow = Threads(QUICK), Threads(SLOW)
-    beginning = threading.Lock()
-
-    async def show_page(request: Request) -> Response:
-        return Response(page, media_type="text/html")
-
-    async def thumbnails(request: Request) -> Response:
-        wanted = places(_only(request, "at"))
-        return _json(await slow.run(lambda: as_json(inspection.thumbnails(wanted))))
-
-    async def play(request: Request) -> Response:
-        await _check_body(request)
-
-        def begin() -> int:
-            with beginning:
-                return _begin_game(inspection)
-
-        return _json(as_json({"game": await quick.run(begin)}), status=201)
-
-    app = Starlette(
-        routes=[
-            Route("/", show_page),
-            *(_route(answer, inspection, slow if answer.slow else quick) for answer in ANSWERS),
-            Route("/api/thumbnails", thumbnails),
-            Route("/api/games", play, methods=["POST"]),
-        ],
-        middleware=[Middleware(Closed, address=Address(host, port), policy=policy)],
-        exception_handlers={
-            HTTPException: _say_status,
-            NotThere: _say(404),
-            Malformed: _say(400),
-            MfecError: _say(409),  # it could be answered, but not now
-        },
-    )
-    app.router.redirect_slashes = False
-    app.state.threads = (quick, slow)
-    return app
+PATIENCE = 3.0  # seconds that the end waits for requests under way
+LONGEST_HEAD = 32_768  # bytes of a request's first line and headers
 
 
 def serve(
@@ -110,115 +61,96 @@ def serve(
         return all(threads.wait(until) for threads in app.state.threads)
 
 
-class Threads:
-    """Runs work beside the server, so much at a time, in threads that need not end for the process to end."""
-
-    def __init__(self, at_a_time: int) -> None:
-        self._free = asyncio.Semaphore(at_a_time)
-        self._at_work: set[threading.Thread] = set()
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """What the work gives, or raises."""
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[T] = loop.create_future()
-
-        def finish(value: T | None, error: BaseException | None) -> None:
-            if result.cancelled():
-                return
-            if error is not None:
-                result.set_exception(error)
-            else:
-                result.set_result(value)  # type: ignore[arg-type]
-
-        def target() -> None:
-            value, error = None, None
-            try:
-                value = work()
-            except BaseException as raised:
-                error = raised
-            self._at_work.discard(threading.current_thread())
-            with contextlib.suppress(RuntimeError):  # the server has ended meanwhile
-                loop.call_soon_threadsafe(finish, value, error)
-
-        async with self._free:
-            thread = threading.Thread(target=target, name="answer", daemon=True)
-            self._at_work.add(thread)
-            thread.start()
-            return await result
-
-    def wait(self, until: float) -> bool:
-        """Wait for all of them until then (of `time.monotonic`); whether they have ended."""
-        for thread in list(self._at_work):
-            thread.join(max(0.0, until - time.monotonic()))
-        return not self._at_work
-
-
-def _route(answer: Answer, inspection: Inspection, threads: Threads) -> Route:
-    async def respond(request: Request) -> Response:
-        numbers = [number(request.path_params[name], name) for name in answer.numbers]
-
-        def read() -> Response:
-            found = answer.read(inspection, *numbers)
-            if isinstance(found, bytes):
-                return Response(found, media_type="application/octet-stream")
-            return _json(as_json(found))
-
-        return await threads.run(read)
-
-    return Route(answer.address, respond)
-
-
-def _begin_game(inspection: Inspection) -> int:
-    """Begin a game for the page, one at a time and not without end."""
-    games = int(inspection.run()["recorded_games"])
-    if games >= MOST_GAMES:
-        raise MfecError(f"{MOST_GAMES} games were played here; `mfec inspect` with another --seed plays others.")
-    last = inspection.game(games - 1) if games else {"done": True}
-    if not last["done"] and "error" not in last:
-        raise MfecError("A game is being played; the next one can begin when it is over.")
-    return inspection.play()
-
-
-def _json(content: bytes, status: int = 200) -> Response:
-    return Response(content, status, media_type="application/json")
-
-
-def _only(request: Request, name: str) -> str:
-    """The one parameter of a query that has no other."""
-    given = request.query_params.multi_items()
-    if [each for each, _ in given] != [name]:
-        raise Malformed(f"The address needs ?{name}=... once, and nothing else.")
-    return given[0][1]
-
-
-async def _check_body(request: Request) -> None:
-    """Refuse a body that is long, or says anything: there is nothing to say when a game begins."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > LONGEST_BODY:
-            # The rest is not waited for.
-            raise Refused(413, f"A body has at most {LONGEST_BODY} bytes here.", {"Connection": "close"})
+def listen(host: str, port: int) -> socket.socket:
+    """A socket there; port 0 stands for one that is free."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"a port lies between 0 and 65535 (0: any that is free), not {port}")
     try:
-        said = json.loads(body) if body else {}
-    except (ValueError, RecursionError):
-        raise Malformed("The body is no JSON: {} is all that is needed.") from None
-    if said != {}:
-        raise Malformed("The body asks for something that is not known here: {} is all that is needed.")
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError):
+        raise MfecError(f"there is no address {host!r} on this machine; 127.0.0.1 is there always") from None
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        reasons = {
+            errno.EADDRINUSE: f"port {port} is taken, perhaps by another `mfec inspect`; "
+            "--port names another one, and --port 0 takes any that is free",
+            errno.EADDRNOTAVAIL: f"{host} is no address of this machine; 127.0.0.1 is one always",
+            errno.EACCES: f"port {port} is for the administrator of this machine; take one above 1023",
+        }
+        raise MfecError(reasons.get(error.errno or 0, f"cannot listen on port {port} of {host}: {error}")) from None
+    return listening
 
 
-def _say(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def say(request: Request, error: Exception) -> Response:
-        said = str(error) or "This cannot be answered"
-        return refusal(Refused(status, f"{said[:1].upper()}{said[1:].removesuffix('.')}."))
+def make_server(app: ASGIApp, *, begun: Callable[[], None] = lambda: None) -> Server:
+    """The server, before it listens; it calls `begun` when it does."""
+    config = uvicorn.Config(
+        app,
+        # What is installed beside uvicorn must not decide how requests are read.
+        http=Protocol,
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        h11_max_incomplete_event_size=LONGEST_HEAD,
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        log_level="critical",  # `SecurityMiddleware` prints what goes wrong
+        timeout_graceful_shutdown=0,
+    )
+    return Server(config, begun)
 
-    return say
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the server. uvicorn raises them once more when it has ended, and that is ignored here."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.signal(each, lambda *_: None) for each in HANDLED_SIGNALS}
+    try:
+        yield
+    finally:
+        for each, own in before.items():
+            signal.signal(each, own)
 
 
-async def _say_status(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    said = {
-        404: "There is nothing at this address.",
-        405: f"{request.method} is not answered at this address.",
-    }.get(error.status_code, f"{error.detail}.")
-    return refusal(Refused(error.status_code, said, error.headers))
+class Server(uvicorn.Server):
+    """Calls `begun` when it listens."""
+
+    def __init__(self, config: uvicorn.Config, begun: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._begun = begun
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self._begun()
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1; bytes that are no request get an error in JSON, too."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond to bytes that are no request."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = as_json({"error": "This is no request that HTTP knows."})
+            headers = [
+                ("Content-Type", "application/json"),
+                ("Content-Length", str(len(body))),
+                ("X-Content-Type-Options", "nosniff"),
+                ("Cache-Control", "no-store"),
+                ("Connection", "close"),
+            ]
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason="Bad Request"),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

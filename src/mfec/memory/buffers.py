@@ -1,4 +1,4 @@
-"""The entries of all action buffers as arrays, by action and slot. Their states lie where the index finds them."""
+"""The entries of all action buffers as arrays, by action and slot. The neighbour index keeps their states."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 
 
 class BufferArrays(NamedTuple):
-    """What the memory keeps of its entries beside their states, as compiled functions take it."""
+    """All that an entry has beside its state, as compiled functions take it."""
 
     sizes: NDArray[np.int64]  # (n_actions,): entries of each buffer
     values: NDArray[np.float32]  # (n_actions, capacity), and so on
     entry_ids: NDArray[np.int64]
     ticks: NDArray[np.int64]  # when the entry was last updated, or used
     keys: NDArray[np.uint64]  # (n_actions, capacity, 2)
-    origins: NDArray[np.int32]  # (..., 2): episode and frame that the value comes from, -1 if not told
-    matched: NDArray[np.int32]  # look-ups of a learning agent that found exactly this state
+    origins: NDArray[np.int32]  # (..., 2): episode and frame that the value comes from, -1 if unknown
+    matched: NDArray[np.int32]  # learning look-ups that matched this entry exactly
 
 
 class Buffers:
-    """What the memory keeps of its entries beside their states.
+    """All that entries have beside their states.
 
     Full-size arrays cost address space only: the system hands out pages as entries are written.
     """
@@ -58,10 +58,10 @@ class Buffers:
 
     def entries_of_episodes(self) -> NDArray[np.int64]:
         """How many entries come from each episode, int64 (highest number + 1,)."""
-        told = [own[:size, 0] for own, size in zip(self.origins, self.sizes, strict=True)]
-        counts = np.zeros(max(int(own.max(initial=-1)) + 1 for own in told), np.int64)
-        for own in told:
-            counts += np.bincount(own[own >= 0], minlength=len(counts))
+        episodes = [origins[:size, 0] for origins, size in zip(self.origins, self.sizes, strict=True)]
+        counts = np.zeros(max(int(numbers.max(initial=-1)) + 1 for numbers in episodes), np.int64)
+        for numbers in episodes:
+            counts += np.bincount(numbers[numbers >= 0], minlength=len(counts))
         return counts
 
     def seen_in(self, episode: int) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
@@ -79,7 +79,7 @@ class Buffers:
         return {"sizes": self.sizes.copy(), **{name: array[places] for name, array in self._arrays().items()}}
 
     def restore(self, tensors: dict[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Take in what `tensors` gave; returns actions and slots of all entries. What does not fit is an error."""
+        """Fill the buffers with what `tensors` returned; returns actions and slots of all entries."""
         sizes = tensors["sizes"]
         fit = (sizes.dtype, sizes.shape) == (self.sizes.dtype, self.sizes.shape)
         if not fit or sizes.min() < 0 or sizes.max() > self.values.shape[1]:

@@ -1,4 +1,4 @@
-"""Eq. 1 and Eq. 2 of the paper, and the loops over actions, neighbours and steps that apply them, compiled."""
+"""Eq. 1 and Eq. 2 of the paper, and the compiled loops over actions, neighbours and steps that apply them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from mfec.compiling import njit
 from mfec.memory.identities import add_slot, find_slot, remove_slot
 
-DELTA = 1e-3  # of Neural Episodic Control (Pritzel et al., 2017): keeps a neighbour at no distance from deciding alone
+DELTA = 1e-3  # of Neural Episodic Control (Pritzel et al., 2017): keeps a neighbour at distance 0 from deciding alone
 
 
 class Experience(NamedTuple):
-    """What is to be written, in order."""
+    """Steps to write, in order."""
 
     actions: NDArray[np.int64]  # (n,)
     returns: NDArray[np.float32]  # (n,)
@@ -23,14 +23,14 @@ class Experience(NamedTuple):
 
 
 @njit()
-def takes_the_place(ret, value, keep_highest):
-    """Eq. 1, of a known state and action: Q(s, a) <- max(Q(s, a), R); or R alone, as in the paper's footnote."""
+def replaces_value(ret, value, keep_highest):
+    """Eq. 1 for a known state and action: Q(s, a) <- max(Q(s, a), R); or R alone, as in the paper's footnote."""
     return ret > value or not keep_highest
 
 
 @njit()
 def mean_of_neighbours(values, slots, squared, kernel):
-    """Eq. 2, of a new state: the mean of its neighbours' values, weighted as `kernel` says; and how many there are."""
+    """Eq. 2 for a new state: the mean of its neighbours' values, weighted by `kernel`; and how many there are."""
     total, whole, found = 0.0, 0.0, 0
     for i in range(len(slots)):
         if slots[i] >= 0:
@@ -43,9 +43,9 @@ def mean_of_neighbours(values, slots, squared, kernel):
 
 @njit()
 def average(stored, matches, neighbours, squared, few, kernel, values):
-    """Values of exact matches, and means of neighbours elsewhere (Eq. 2).
+    """Write values (Eq. 2): those of exact matches, and means of neighbours elsewhere.
 
-    `few` is a place in FEW_NEIGHBOURS, `kernel` one in KERNELS.
+    `few` is a position in FEW_NEIGHBOURS, `kernel` one in KERNELS.
     """
     n, n_actions, k = neighbours.shape
     for row in range(n):
@@ -62,12 +62,12 @@ def average(stored, matches, neighbours, squared, few, kernel, values):
 
 @njit()
 def weight(squared, kernel):
-    """What a neighbour at this squared distance counts, beside others; `kernel` is a place in KERNELS."""
+    """The weight of a neighbour at this squared distance, not normalised; `kernel` is a position in KERNELS."""
     return 1.0 if kernel == 0 else 1.0 / (squared + DELTA)
 
 
 @njit()
-def shares(squared, kernel):
+def normalised_weights(squared, kernel):
     """The weights of all neighbours behind one value, float64 (m,), which sum to 1."""
     weights = np.empty(len(squared))
     for i in range(len(squared)):
@@ -77,7 +77,7 @@ def shares(squared, kernel):
 
 @njit()
 def has_mean(found, k, few):
-    """Whether so many neighbours make a mean, or are too few for one."""
+    """Whether so many neighbours are enough for a mean."""
     return found == k or (few == 1 and found > 0)
 
 
@@ -96,7 +96,7 @@ def set_ticks(ticks, tick, matches, neighbours):
 
 @njit()
 def count_matches(matched, matches):
-    """One more look-up of each entry that was matched."""
+    """Add one to the count of each entry that was matched."""
     n, n_actions = matches.shape
     for row in range(n):
         for action in range(n_actions):
@@ -105,10 +105,10 @@ def count_matches(matched, matches):
 
 
 @njit()
-def write_rows(batch, row, keep_highest, buffers, cells, queue, queued, tick, next_entry_id, slots):
-    """Write the rows of a batch from `row` on; return the one that needs a refilled eviction queue, or their number.
+def write_rows(batch, row, keep_highest, buffers, buckets, queue, queued, tick, next_entry_id, slots):
+    """Write the rows of a batch from `row` on. Returns the row that needs a longer eviction queue, or their number.
 
-    batch: `Experience`; buffers: `BufferArrays`; slots: where a row became a new entry, else -1.
+    batch: `Experience`; buffers: `BufferArrays`; slots: the slot of each row that became a new entry, else -1.
     """
     for before in range(row):
         if slots[before] >= 0:
@@ -116,9 +116,9 @@ def write_rows(batch, row, keep_highest, buffers, cells, queue, queued, tick, ne
     while row < len(batch.actions):
         action, ret = batch.actions[row], batch.returns[row]
         keys = buffers.keys[action]
-        slot = find_slot(cells[action], keys, batch.keys[row])
+        slot = find_slot(buckets[action], keys, batch.keys[row])
         if slot >= 0:
-            if takes_the_place(ret, buffers.values[action, slot], keep_highest):
+            if replaces_value(ret, buffers.values[action, slot], keep_highest):
                 buffers.values[action, slot] = ret
                 buffers.origins[action, slot] = batch.origins[row]
             slots[row] = -1
@@ -127,7 +127,7 @@ def write_rows(batch, row, keep_highest, buffers, cells, queue, queued, tick, ne
                 slot = buffers.sizes[action]
                 buffers.sizes[action] += 1
             else:
-                # The queue holds the oldest entries; one touched since it was made is no longer among them.
+                # The queue holds the oldest entries. Skip those whose tick has changed since it was filled.
                 while True:
                     if queued[action] == 0:
                         return row
@@ -135,13 +135,13 @@ def write_rows(batch, row, keep_highest, buffers, cells, queue, queued, tick, ne
                     slot = queue[action, queued[action], 0]
                     if buffers.ticks[action, slot] == queue[action, queued[action], 1]:
                         break
-                remove_slot(cells[action], keys, slot)
+                remove_slot(buckets[action], keys, slot)
             buffers.values[action, slot] = ret
             buffers.entry_ids[action, slot] = next_entry_id
             buffers.origins[action, slot] = batch.origins[row]
             buffers.matched[action, slot] = 0
             keys[slot] = batch.keys[row]
-            add_slot(cells[action], keys, slot)
+            add_slot(buckets[action], keys, slot)
             next_entry_id += 1
             slots[row] = slot
         buffers.ticks[action, slot] = tick + row
@@ -150,7 +150,7 @@ def write_rows(batch, row, keep_highest, buffers, cells, queue, queued, tick, ne
 
 
 @njit()
-def enter_all(cells, keys, actions, slots):
-    """Enter the entries in these slots into the identity tables."""
+def enter_all(buckets, keys, actions, slots):
+    """Add the entries in these slots to the identity tables."""
     for i in range(len(actions)):
-        add_slot(cells[actions[i]], keys[actions[i]], slots[i])
+        add_slot(buckets[actions[i]], keys[actions[i]], slots[i])

@@ -12,9 +12,18 @@ from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Kernel, Update
 from mfec.device import Channel, device_name
-from mfec.memory.answers import Entries, Estimates, Evidence, Neighbours, Source
 from mfec.memory.buffers import Buffers
-from mfec.memory.compiled import Experience, average, count_matches, enter_all, has_mean, set_ticks, shares, write_rows
+from mfec.memory.compiled import (
+    Experience,
+    average,
+    count_matches,
+    enter_all,
+    has_mean,
+    normalised_weights,
+    set_ticks,
+    write_rows,
+)
+from mfec.memory.estimates import Entries, Estimates, Evidence, Neighbours, Source
 from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
 from mfec.memory.neighbours import index_bytes_per_entry, make_index
@@ -31,13 +40,13 @@ class EpisodicMemory:
         dim: numbers in a state.
         capacity: entries in each buffer; the paper has one million on Atari.
         k: neighbours in an estimate; the paper has 11 on Atari and 50 on Labyrinth.
-        kernel: what neighbours count in an estimate: all the same, a `mean` (Eq. 2), or the `inverse` of the squared
+        kernel: the weights of neighbours in an estimate: all equal, a `mean` (Eq. 2), or the `inverse` of the squared
             distance, 1 / (d^2 + 0.001), the kernel of Neural Episodic Control (Pritzel et al., 2017).
-        index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), `cuda` (exact, where the
-            states are kept on a device), `none` (exact matches alone), or `auto`: cuda on the device `cuda`; else exact
-            while that is the faster one on this machine, then cells.
-        device: where states are kept and searched: `cpu`, `cuda`, or the way to a device that several memories share.
-        recall: share of the true neighbours that an approximate search is set to find.
+        index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), `cuda` (exact, on a
+            device), `none` (exact matches only), or `auto`: cuda on the device `cuda`; else exact while it is the
+            faster one on this machine, then cells.
+        device: where states are kept and searched: `cpu`, `cuda`, or a channel to a device that several memories share.
+        recall: share of the true neighbours that an approximate index is set to find.
         eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
             least recently `used` (section 4): written, matched, or a neighbour in an estimate.
         update: `max` keeps the highest return (Eq. 1), `replace` the latest (the paper's footnote).
@@ -108,8 +117,7 @@ class EpisodicMemory:
         super().__setattr__(name, value)
 
     def embed_with(self, embedding: Any) -> bool:
-        """Let the index make states of observations from now on, if it can: `estimate` then takes those, uint8 (n,
-        size)."""
+        """Let the index embed observations, if it can; `estimate` then takes these, uint8 (n, size)."""
         return self._index.embed_with(embedding)
 
     # -- Eq. 2: reading -----------------------------------------------------------------------------------------------
@@ -117,9 +125,9 @@ class EpisodicMemory:
     def estimate(self, states: ArrayLike, identities: Identities | None = None, *, mark_used: bool = True) -> Estimates:
         """The value of every action in every state (Eq. 2).
 
-        An exact match has its stored value, anything else the mean of its k nearest neighbours in the action's
-        buffer, under `inverse` weighted by their nearness. `mark_used=False` leaves no trace: not on the eviction
-        order, nor on the measured recall, nor on what the index sets itself by.
+        An exact match has its stored value. Any other state has the mean of its k nearest neighbours in the action's
+        buffer, weighted as `kernel` says. `mark_used=False` leaves no trace: it changes neither the eviction order, nor
+        the measured recall, nor the index.
 
         states: float32 (n, dim), or observations after `embed_with`; identities: n bytes or integers, by default the
         states' own bytes.
@@ -148,7 +156,7 @@ class EpisodicMemory:
         return self._neighbours(action, found.slots[0, action], found.squared[0, action])
 
     def evidence(self, state: ArrayLike, identity: Identities | None = None) -> list[Evidence]:
-        """For each action, what `estimate` says of one state and the entries that say so; it leaves no trace.
+        """For each action, the estimate in one state and the entries behind it. It leaves no trace.
 
         state: float32 (1, dim), or an observation after `embed_with`; identity: one, as in `estimate`.
         """
@@ -170,17 +178,17 @@ class EpisodicMemory:
             number = len(behind.values)
             source = self._source(number, exact=match >= 0)
             counts = source in ("exact", "mean", "weighted_mean")
-            weights = shares(apart[:number], KERNELS.index(self.kernel)) if counts else np.zeros(number)
+            weights = normalised_weights(apart[:number], KERNELS.index(self.kernel)) if counts else np.zeros(number)
             evidence.append(Evidence(float(values[0, action]), source, behind, weights))
         return evidence
 
     @property
     def _averaging(self) -> tuple[int, int]:
-        """How neighbours make a value, as compiled functions take it."""
+        """`few_neighbours` and `kernel` as compiled functions take them."""
         return FEW_NEIGHBOURS.index(self.few_neighbours), KERNELS.index(self.kernel)
 
     def _source(self, found: int, *, exact: bool) -> Source:
-        """What the value of an action comes from, of which so many entries were found."""
+        """What an estimate from so many entries is."""
         if exact:
             return "exact"
         if has_mean(found, self.k, FEW_NEIGHBOURS.index(self.few_neighbours)):
@@ -188,7 +196,7 @@ class EpisodicMemory:
         return "zero" if self.few_neighbours == "zero" else "infinity"
 
     def sample(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Entries]:
-        """Actions, int64 (m,), and entries of at most `size` memories, drawn evenly from all buffers."""
+        """At most `size` entries, drawn evenly from all buffers, and their actions, int64 (m,)."""
         actions, slots = self.buffers.draw(size, rng)
         return actions, self._entries(actions, slots)
 
@@ -202,10 +210,10 @@ class EpisodicMemory:
         identities: Identities | None = None,
         origins: ArrayLike | None = None,
     ) -> None:
-        """Store returns in the order given (Eq. 1): a new pair is added, a known one keeps the higher return.
+        """Store returns in the order given (Eq. 1): a new state and action is added, a known one keeps the higher.
 
         states: float32 (n, dim); actions: int (n,); returns: float (n,); identities as in `estimate`; origins: int
-        (n, 2), episode and frame of each experience, kept with the return that it led to.
+        (n, 2), the episode and the frame that each return comes from.
         """
         batch, keys = self._check(np.asarray(states), identities)
         taken = np.asarray(actions)
@@ -221,16 +229,16 @@ class EpisodicMemory:
         taken = taken.astype(np.int64)
         if not np.isfinite(values).all():
             raise ValueError("returns must be finite float32 numbers")
-        told = np.full((len(batch), 2), -1, np.int32) if origins is None else np.asarray(origins, np.int32)
-        if told.shape != (len(batch), 2):
-            raise ValueError(f"{len(batch)} states need as many origins, two numbers each, not {told.shape}")
+        sources = np.full((len(batch), 2), -1, np.int32) if origins is None else np.asarray(origins, np.int32)
+        if sources.shape != (len(batch), 2):
+            raise ValueError(f"{len(batch)} states need as many origins, two numbers each, not {sources.shape}")
 
-        experience = Experience(taken, values, keys, told)
+        experience = Experience(taken, values, keys, sources)
         slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
         row = 0
-        while row < len(batch):  # the loop is compiled; it comes back only for more entries to evict
+        while row < len(batch):  # the compiled loop returns early only if the eviction queue runs out
             row = write_rows(
-                experience, row, self.update == "max", self.buffers.arrays, self._table.cells,
+                experience, row, self.update == "max", self.buffers.arrays, self._table.buckets,
                 self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
             )  # fmt: skip
             if row < len(batch):
@@ -252,25 +260,25 @@ class EpisodicMemory:
 
     @property
     def active_index(self) -> str:
-        """Name of the index that searches now: what `auto` has come to."""
+        """Name of the index that searches now; under `auto`, exact or cells."""
         return self._index.active
 
     @property
     def measured_recall(self) -> float | None:
-        """Share of true neighbours that the index found in recent checks; None where none were made.
+        """Share of the true neighbours that the index found in recent checks; None if there were none.
 
-        While an approximate index searches, a random look-up is compared with a full scan now and then.
+        A check compares a random look-up of an approximate index with a full scan, now and then.
         """
         return self._index.measured_recall
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the entries take, everything included."""
-        return len(self) * self.bytes_per_entry(self.dim, self.active_index) + self._table.cells.nbytes
+        """Bytes of all entries, with index and identity table."""
+        return len(self) * self.bytes_per_entry(self.dim, self.active_index) + self._table.buckets.nbytes
 
     @staticmethod
     def bytes_per_entry(dim: int, index: str = "exact") -> int:
-        """Bytes of one entry without the identity table: state, what the buffers keep, index."""
+        """Bytes of one entry: its state, its part of buffers and index; the identity table is not counted."""
         return 4 * dim + Buffers.bytes_per_entry() + index_bytes_per_entry(index, dim)
 
     @classmethod
@@ -286,7 +294,7 @@ class EpisodicMemory:
     def load(
         cls, path: str | Path, *, device: DeviceName | Channel = AgentConfig.device, index: IndexName | None = None
     ) -> EpisodicMemory:
-        """Read a memory that `save` wrote, on whatever device; `index` takes the place of the one it had."""
+        """Read a memory that `save` wrote, on any device; `index` replaces the one that it had."""
         state, tensors = read_checkpoint(path, kind="memory")
         return cls.restore(state, tensors.get("memory", {}), device=device, index=index)
 
@@ -323,13 +331,13 @@ class EpisodicMemory:
         device: DeviceName | Channel = AgentConfig.device,
         index: IndexName | None = None,
     ) -> EpisodicMemory:
-        """The memory of which `settings()` and `tensors()` were kept, on whatever device."""
+        """The memory that `settings()` and `tensors()` describe, on any device."""
         try:
             options = dict(settings)
             tick, next_entry_id = int(options.pop("tick")), int(options.pop("next_entry_id"))
             index_state = options.pop("index_state", {})
             kind = options.pop("index_kind")
-            index_bytes_per_entry(kind, 1)  # an error if there is no such kind
+            index_bytes_per_entry(kind, 1)  # raises if there is no such kind
             options["index"] = index or options["index"]
             memory = cls(**options, device=device)
             actions, slots = memory.buffers.restore(tensors)
@@ -339,11 +347,11 @@ class EpisodicMemory:
             of_index = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("index.")}
             if kind == memory._index.name:
                 memory._index.restore(actions, slots, states, index_state, of_index)
-            else:  # what another kind of index has kept is of no use to this one
+            else:  # an index cannot use the settings and tensors of another kind
                 memory._index.put(actions, slots, states)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"this is no complete memory: {error}") from None
-        enter_all(memory._table.cells, memory.buffers.keys, actions, slots)
+        enter_all(memory._table.buckets, memory.buffers.keys, actions, slots)
         memory._tick, memory._next_entry_id = tick, next_entry_id
         return memory
 

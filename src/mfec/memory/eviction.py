@@ -9,11 +9,11 @@ QUEUE_LENGTH = 4096
 
 
 class EvictionOrder:
-    """For each action, a queue of the entries with the smallest ticks, made anew when it runs out.
+    """For each action, a queue of the entries with the smallest ticks, refilled when it runs out.
 
-    Ticks only grow. An entry of the queue whose tick is unchanged is therefore still the oldest of its buffer, and
-    one that has changed can be passed over, so that finding the oldest entry of a million costs microseconds.
-    Equal ticks (neighbours of one estimate) go by entry id, oldest first.
+    Ticks only grow. So an entry of the queue whose tick is unchanged is still the oldest of its buffer, and one whose
+    tick has changed is skipped: finding the oldest of a million entries takes microseconds. Entries with equal ticks
+    (neighbours of one estimate) are ordered by entry id.
     """
 
     def __init__(self, ticks: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> None:

@@ -1,4 +1,4 @@
-"""Which states are the same one: 128-bit keys, and a table from key to slot for each action.
+"""When two states are the same: 128-bit keys, and for each action a hash table from key to slot.
 
 A state is identified by its observation's bytes, never by floats that were computed from them: matrix products
 differ in their last bits with batch size, thread count and device, and every exact match would be lost.
@@ -48,14 +48,14 @@ def array_keys(rows: NDArray[np.generic]) -> NDArray[np.uint64]:
 
 
 class IdentityTable:
-    """For each action, from key to slot: open addressing, 8 bytes an entry; the keys stay in the buffers."""
+    """A hash table from key to slot for each action: open addressing, 8 bytes an entry; keys stay in the buffers."""
 
     def __init__(self, keys: NDArray[np.uint64]) -> None:
         """keys: uint64 (n_actions, capacity, 2), the keys of the entries, read in place."""
         n_actions, capacity, _ = keys.shape
         self.keys = keys
-        # Slot + 1, so that memory fresh from the system, all zeros, is an empty table. At most half full.
-        self.cells = np.zeros((n_actions, 1 << int(2 * capacity - 1).bit_length()), np.int32)
+        # A bucket holds slot + 1, so that fresh memory, all zeros, is an empty table. It is at most half full.
+        self.buckets = np.zeros((n_actions, 1 << int(2 * capacity - 1).bit_length()), np.int32)
 
     @staticmethod
     def bytes_per_buffer(capacity: int) -> int:
@@ -64,59 +64,59 @@ class IdentityTable:
 
     def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Slots, int64 (n, n_actions), of these keys in each action's buffer; -1 where a key is not there."""
-        slots = np.empty((len(keys), len(self.cells)), np.int64)
-        _find_all(self.cells, self.keys, keys, slots)
+        slots = np.empty((len(keys), len(self.buckets)), np.int64)
+        _find_all(self.buckets, self.keys, keys, slots)
         return slots
 
 
 @njit()
-def _find_all(cells, stored, keys, slots):
+def _find_all(buckets, stored, keys, slots):
     for row in range(len(keys)):
-        for action in range(len(cells)):
-            slots[row, action] = find_slot(cells[action], stored[action], keys[row])
+        for action in range(len(buckets)):
+            slots[row, action] = find_slot(buckets[action], stored[action], keys[row])
 
 
 @njit()
-def find_slot(cells, stored, key):
+def find_slot(buckets, stored, key):
     """Slot of `key` in one action's table, or -1."""
-    mask = numba.uint64(len(cells) - 1)
-    cell = key[0] & mask
-    while cells[cell] != 0:
-        slot = cells[cell] - 1
+    mask = numba.uint64(len(buckets) - 1)
+    bucket = key[0] & mask
+    while buckets[bucket] != 0:
+        slot = buckets[bucket] - 1
         if stored[slot, 0] == key[0] and stored[slot, 1] == key[1]:
             return slot
-        cell = (cell + numba.uint64(1)) & mask
+        bucket = (bucket + numba.uint64(1)) & mask
     return -1
 
 
 @njit()
-def add_slot(cells, stored, slot):
-    """Enter `slot`, whose key is not in the table yet."""
-    mask = numba.uint64(len(cells) - 1)
-    cell = stored[slot, 0] & mask
-    while cells[cell] != 0:
-        cell = (cell + numba.uint64(1)) & mask
-    cells[cell] = slot + 1
+def add_slot(buckets, stored, slot):
+    """Add `slot`, whose key is not in the table yet."""
+    mask = numba.uint64(len(buckets) - 1)
+    bucket = stored[slot, 0] & mask
+    while buckets[bucket] != 0:
+        bucket = (bucket + numba.uint64(1)) & mask
+    buckets[bucket] = slot + 1
 
 
 @njit()
-def remove_slot(cells, stored, slot):
-    """Take `slot` out, moving later entries of its run up so that none becomes unreachable."""
+def remove_slot(buckets, stored, slot):
+    """Remove `slot`, and move later entries of its probe sequence up so that all stay reachable."""
     one = numba.uint64(1)
-    mask = numba.uint64(len(cells) - 1)
+    mask = numba.uint64(len(buckets) - 1)
     hole = stored[slot, 0] & mask
-    while cells[hole] != slot + 1:
+    while buckets[hole] != slot + 1:
         hole = (hole + one) & mask
-    cell = hole
+    bucket = hole
     while True:
-        cells[hole] = 0
+        buckets[hole] = 0
         while True:
-            cell = (cell + one) & mask
-            if cells[cell] == 0:
+            bucket = (bucket + one) & mask
+            if buckets[bucket] == 0:
                 return
-            home = stored[cells[cell] - 1, 0] & mask
-            # The entry may move into the hole unless its home lies cyclically in (hole, cell].
-            if ((cell - home) & mask) >= ((cell - hole) & mask):
+            home = stored[buckets[bucket] - 1, 0] & mask
+            # The entry may move into the hole unless its home lies cyclically in (hole, bucket].
+            if ((bucket - home) & mask) >= ((bucket - hole) & mask):
                 break
-        cells[hole] = cells[cell]
-        hole = cell
+        buckets[hole] = buckets[bucket]
+        hole = bucket

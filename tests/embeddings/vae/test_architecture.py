@@ -133,4 +133,4 @@ def test_other_numbers_of_convolutions_are_refused(channels: tuple[int, ...]) ->
 @pytest.mark.parametrize("sizes", [{"channels": (32, 0, 64, 64)}, {"hidden": 0}, {"latents": -1}], ids=str)
 def test_empty_layers_are_refused(sizes: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"^channels, hidden and latents must be at least 1$"):
-        Architecture((84, 84), **sizes)  # type: ignore[arg-type]
+        Architecture((84, 84), **sizes)

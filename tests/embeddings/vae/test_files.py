@@ -54,7 +54,7 @@ def test_networks_come_back_as_they_were_written(tmp_path: Path, shape: Architec
     encoder, decoder = make_networks(shape)
     assert write_vae(tmp_path, shape) == find_files(tmp_path)
     for part, network in (("encoder", encoder), ("decoder", decoder)):
-        architecture, tensors = read_network(tmp_path, part)  # type: ignore[arg-type]
+        architecture, tensors = read_network(tmp_path, part)
         assert architecture == shape
         assert {name: tensor.dtype for name, tensor in tensors.items()} == dict.fromkeys(tensors, np.float32)
         assert {name: tensor.tobytes() for name, tensor in tensors.items()} == {

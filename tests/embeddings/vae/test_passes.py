@@ -27,6 +27,7 @@ UNEVEN = Architecture((55, 58), (16, 16, 32, 16), hidden=24, latents=5)
 ONE = Architecture((52, 53), (16, 32, 16, 16), hidden=9, latents=3)
 
 
+@pytest.mark.slow(reason="Triton's interpreter runs every program of a kernel in Python")
 @pytest.mark.skipif(INTERPRETED, reason="it is on")
 def test_all_of_this_holds_for_the_kernels_in_the_interpreter() -> None:
     assert "4 passed, 1 skipped" in run_in_interpreter(__file__)

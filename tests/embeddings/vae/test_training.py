@@ -62,6 +62,7 @@ def cost_without_messages(known: NDArray[np.uint8], new: NDArray[np.uint8]) -> f
     return float(nats.sum((1, 2)).mean())
 
 
+@pytest.mark.slow(reason="800 steps of training")
 def test_it_learns_to_describe_frames_that_it_never_saw(tmp_path: Path) -> None:
     """Within 800 steps, 3,800 nats below what can be done without messages; the margin is 1,000.
 
@@ -74,7 +75,7 @@ def test_it_learns_to_describe_frames_that_it_never_saw(tmp_path: Path) -> None:
     trainer = Trainer(frames, recipe, seed=7)
     train(trainer)
     for part, tensors in trainer.networks().items():
-        write_network(tmp_path, part, tensors, trainer.architecture)  # type: ignore[arg-type]
+        write_network(tmp_path, part, tensors, trainer.architecture)
     vae = VAE.load(tmp_path)
     assert sum(vae.costs(new)) < cost_without_messages(frames, new) - 1000.0
     states = vae(new)
@@ -100,7 +101,7 @@ def test_the_same_seed_trains_the_same_bits_and_another_one_others(short_chunks:
     assert bits(trainers[0]) != first[0]
 
 
-@pytest.mark.parametrize("stopped_after", [0, 1, 4, 5])
+@pytest.mark.parametrize("stopped_after", [0, 4])
 def test_a_stopped_training_goes_on_as_if_it_was_not(short_chunks: None, stopped_after: int) -> None:
     frames = noise_frames(20)
     never = Trainer(frames, RECIPE, seed=1)

@@ -218,7 +218,7 @@ def test_tensors_of_another_architecture_do_not_come_back() -> None:
 @pytest.mark.parametrize("used", [False, True], ids=["fresh", "used"])
 def test_it_can_be_sent_to_another_process(whole: VAE, used: bool) -> None:
     frames = noise_frames(3)
-    vae = VAE.load(whole.source)  # type: ignore[arg-type]
+    vae = VAE.load(whole.source)
     if used:
         vae(frames), vae.costs(frames)
     sent = pickle.dumps(vae)
@@ -264,7 +264,7 @@ def test_a_memory_finds_the_states_that_were_written() -> None:
 def test_it_is_made_for_an_environment_by_the_name_of_its_directory(whole: VAE) -> None:
     space = spaces.Box(0, 255, (52, 52), np.uint8)
     for name in ("vae", "auto"):
-        vae = make_embedding(name, space, 64, np.random.SeedSequence(0), str(whole.source))  # type: ignore[arg-type]
+        vae = make_embedding(name, space, 64, np.random.SeedSequence(0), str(whole.source))
         assert isinstance(vae, VAE)
         assert vae.digest == whole.digest
     with pytest.raises(EncoderError, match=r"the environment has uint8 of shape \(52, 53\)$"):

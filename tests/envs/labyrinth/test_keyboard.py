@@ -90,7 +90,7 @@ def test_who_stands_still_slides_to_a_halt_while_time_goes_by():
 def test_environments_refuse_it():
     env = Labyrinth("labyrinth_forage")
     env.reset(seed=0)
-    assert env.action_space.n == STAND_STILL
+    assert env.action_space.n == STAND_STILL  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match=r"an action lies in 0\.\.7, and 8 does not"):
         env.step(STAND_STILL)
     vector = LabyrinthVector("labyrinth_forage", 2)

@@ -90,7 +90,7 @@ def by_frames() -> Labyrinth:
     heading=st.floats(0, 360, exclude_max=True),
     velocity=st.complex_numbers(max_magnitude=320),
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_a_player_walks_like_the_reference(arena, actions, heading, velocity):
     put(arena, *CENTRE, heading, (velocity.real, velocity.imag))
     walker = Walker(complex(*CENTRE), heading, velocity)

@@ -96,7 +96,7 @@ def test_fruit_is_eaten_within_30_units_on_all_sides(distance, eaten, bearing):
     env = begun(AVOID)
     x, y = env.world.places[6]
     away = distance * np.array([math.cos(math.radians(bearing)), math.sin(math.radians(bearing))]) * (1 - 1e-9)
-    put(env, *(np.array([x, y]) + away), 0.0)
+    put(env, *(np.array([x, y]) + away), 0.0)  # type: ignore[call-arg]
     assert rewards(env, [TURN_LEFT]) == [1.0 if eaten else 0.0]
 
 

@@ -16,7 +16,7 @@ from .scenes import APPLE, AVOID, GREEN, LEMON, MAZE, RED, begun, clear, look, p
 
 VIEW = 35.0  # degrees off the middle at which something is well in view
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow(reason="trains a network")]
 
 Scene = Callable[[Labyrinth, np.random.Generator], int]  # sets a scene up; says which of two it is
 

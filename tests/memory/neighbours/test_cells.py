@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mfec.config import AgentConfig
 from mfec.memory.neighbours import cells, index_bytes_per_entry, make_index
-from mfec.memory.neighbours.cells import SMALL, SMALLEST_CHANGE, CellIndex
+from mfec.memory.neighbours.cell_search import SMALL
+from mfec.memory.neighbours.cells import SMALLEST_CHANGE, CellIndex
 from mfec.memory.neighbours.recent import EVERY, KEPT
 
 Array = NDArray[np.float32]
@@ -125,10 +126,6 @@ def gaussian(rng: np.random.Generator, n: int, dim: int) -> Array:
     return rng.standard_normal((n, dim)).astype(np.float32)
 
 
-def uniform(rng: np.random.Generator, n: int, dim: int) -> Array:
-    return rng.random((n, dim)).astype(np.float32)
-
-
 def clustered(rng: np.random.Generator, n: int, dim: int) -> Array:
     """A hundred rooms, ten times as far apart as they are wide."""
     centres = np.random.default_rng(dim).normal(0, 3000, (100, dim))
@@ -163,8 +160,10 @@ def narrow_rooms(rng: np.random.Generator, n: int, dim: int) -> Array:
 # -- Few entries: the answer is exact ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dim", [1, 3, 64, 65, 130])
-@pytest.mark.parametrize("make", [gaussian, clustered, on_a_grid, with_outliers, narrow_rooms])
+@pytest.mark.parametrize(
+    ("make", "dim"),
+    [(gaussian, 1), (clustered, 3), (on_a_grid, 64), (with_outliers, 65), (narrow_rooms, 130), (clustered, 64)],
+)
 def test_small_buffers_are_searched_exactly(make: Make, dim: int) -> None:
     """Whatever their neighbours in other buffers, an empty one among them."""
     rng = np.random.default_rng(dim)
@@ -184,7 +183,7 @@ coordinates = st.tuples(*[st.floats(-(2.0**60), 2.0**60, width=32)] * 2)
     st.lists(coordinates, min_size=1, max_size=4),
     st.sampled_from([1, 3, 11]),
 )
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_few_states_are_ranked_as_by_a_full_sort(
     states: list[tuple[float, float]], queries: list[tuple[float, float]], k: int
 ) -> None:
@@ -250,7 +249,7 @@ def test_more_neighbours_than_there_are_entries(size: int, k: int) -> None:
 
 
 @pytest.mark.parametrize(("make", "dim"), [
-    (gaussian, 64), (gaussian, 3), (gaussian, 130), (uniform, 64), (clustered, 64), (curved, 64), (on_a_grid, 64),
+    (gaussian, 3), (gaussian, 130), (clustered, 64), (curved, 64), (on_a_grid, 64),
 ])  # fmt: skip
 def test_nearly_all_neighbours_of_new_states_are_found(make: Make, dim: int) -> None:
     """Measured: 0.988 (on a grid) to 0.998 (clustered)."""
@@ -279,9 +278,10 @@ def test_the_wanted_recall_sets_how_much_is_read() -> None:
     assert reads[0] < reads[1] < reads[2]
 
 
-@pytest.mark.parametrize("make", [gaussian, curved, clustered])
+@pytest.mark.slow(reason="writes 60,000 states and makes cells anew a dozen times")
+@pytest.mark.parametrize("make", [curved, clustered])
 def test_recall_stays_while_everything_is_replaced_three_times(make: Make) -> None:
-    """Measured: 0.990 to 0.994 (gaussian), 0.987 to 0.999 (curved), 0.974 to 0.999 (clustered).
+    """Measured: 0.987 to 0.999 (curved), 0.974 to 0.999 (clustered).
 
     64 recent queries set what is read, so single makings of cells lie a hundredth or two to either side of their aim.
     """
@@ -298,7 +298,7 @@ def test_recall_stays_while_everything_is_replaced_three_times(make: Make) -> No
     assert min(recalls) >= ENOUGH - 0.02
 
 
-@pytest.mark.parametrize("make", [gaussian, curved])
+@pytest.mark.parametrize("make", [curved])
 def test_recall_holds_at_every_size_of_a_growing_memory(make: Make) -> None:
     """Episodes of 100 states each, through the size at which a buffer is no longer read in full."""
     rng = np.random.default_rng(3)

@@ -217,7 +217,7 @@ pairs = st.tuples(numbers, numbers)
 @given(
     st.lists(pairs, min_size=1, max_size=20), st.lists(pairs, min_size=2, max_size=2), st.integers(-40, 40),
 )  # fmt: skip
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_codes_are_in_range_and_never_lengthen_a_distance(
     sample: list[tuple[float, float]], states: list[tuple[float, float]], power: int
 ) -> None:

@@ -80,7 +80,7 @@ def histories(draw: st.DrawFn) -> list[tuple[list[tuple[int, tuple[float, float]
 
 @pytest.mark.parametrize("device", DEVICES)
 @given(histories(), st.sampled_from([1, 3, 12, 40]), st.sampled_from([1, 3, 11]), st.randoms(use_true_random=False))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_any_history_gives_the_neighbours_of_the_exact_index(
     device: str, history: list[Any], capacity: int, k: int, random: Any
 ) -> None:
@@ -178,12 +178,11 @@ INDEXES = ("exact", "cells", "auto")
 
 
 @pytest.mark.parametrize("eviction", ["updated", "used"])
-@pytest.mark.parametrize("there_and_back", [False, True])
 @pytest.mark.parametrize(
     ("first", "second"), [*((index, "cuda") for index in INDEXES), *(("cuda", index) for index in INDEXES)]
 )
 def test_a_memory_that_moved_goes_on_like_one_that_stayed(
-    tmp_path: Path, first: str, second: str, there_and_back: bool, eviction: str
+    tmp_path: Path, first: str, second: str, eviction: str
 ) -> None:
     """Buffers this small are searched exactly by every index."""
     moved = Moved(eviction)
@@ -195,12 +194,11 @@ def test_a_memory_that_moved_goes_on_like_one_that_stayed(
     moved.compare(memory, stayed)
     assert moved.go_on(memory, seed=2) == moved.go_on(stayed, seed=2)
     moved.compare(memory, stayed)
-    if there_and_back:
-        memory.save(tmp_path / "second")
-        memory = EpisodicMemory.load(tmp_path / "second", index=first)
-        assert memory.index == first
-        assert moved.go_on(memory, seed=3) == moved.go_on(stayed, seed=3)
-        moved.compare(memory, stayed)
+    memory.save(tmp_path / "second")
+    memory = EpisodicMemory.load(tmp_path / "second", index=first)
+    assert memory.index == first
+    assert moved.go_on(memory, seed=3) == moved.go_on(stayed, seed=3)
+    moved.compare(memory, stayed)
 
 
 def test_a_memory_keeps_its_index_unless_told(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_the_nearest_entries_are_found(make: Callable[..., Array], dim: int) -> 
     st.lists(st.tuples(*[st.floats(-(2.0**60), 2.0**60, width=32)] * 2), min_size=1, max_size=4),
     st.sampled_from([1, 3, 11]),
 )
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_states_are_ranked_as_by_a_full_sort(
     states: list[tuple[float, float]], queries: list[tuple[float, float]], k: int
 ) -> None:

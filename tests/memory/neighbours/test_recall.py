@@ -51,7 +51,7 @@ class Searched:
 
     def watch(self, squared: NDArray[np.float64]) -> None:
         """One check, to its end."""
-        self.meter.watch(self.queries, self.wanted, squared, self.sizes)
+        self.meter.check(self.queries, self.wanted, squared, self.sizes)
         self.meter.finish()
 
 
@@ -94,7 +94,7 @@ def test_a_small_buffer_has_no_more_neighbours_than_entries(found: int, expected
 def test_equal_distances_count_whichever_entry_has_them() -> None:
     states = np.repeat(np.array([[[0.0], [1.0]]], np.float32), 5, axis=1)  # five times 0, five times 1
     meter = RecallMeter(states)
-    meter.watch(
+    meter.check(
         np.zeros((1, 1), np.float32), np.ones((1, 1), np.bool_), np.array([[[0.0] * 5 + [1.0]]]), np.array([10])
     )
     meter.finish()
@@ -134,7 +134,7 @@ def test_a_check_keeps_what_it_was_given() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall, "_check", lambda *given: (go.wait(PATIENCE), check(*given))[1])
         squared = searched.true[:, :, :10].copy()
-        searched.meter.watch(searched.queries, searched.wanted, squared, searched.sizes)
+        searched.meter.check(searched.queries, searched.wanted, squared, searched.sizes)
         squared[:] = np.inf
         searched.queries[:] = 0.0  # nearer to the entries than they were
         searched.sizes[:] = 0
@@ -187,7 +187,7 @@ def test_a_look_up_does_not_wait_and_finish_does(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(recall, "_check", check)
     for _ in range(5):
-        searched.meter.watch(searched.queries, searched.wanted, searched.true[:, :, :10], searched.sizes)
+        searched.meter.check(searched.queries, searched.wanted, searched.true[:, :, :10], searched.sizes)
     assert begun.wait(PATIENCE)
     assert searched.meter.recall is None
     waiting = threading.Timer(0.05, go.set)

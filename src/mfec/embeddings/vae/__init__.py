@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
+from mfec.config import VAEConfig
 from mfec.device import Channel
 from mfec.embeddings.vae.architecture import Architecture
 from mfec.embeddings.vae.files import EncoderError, Tensors, find_files, read_network, shipped_names
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from mfec.embeddings.vae.inference import Encode
     from mfec.embeddings.vae.networks import Decoder, Encoder
 
-__all__ = ["VAE", "Architecture", "EncoderError", "shipped_names"]
+__all__ = ["VAE", "Architecture", "EncoderError", "check_pictures", "shipped_names"]
 
 NEEDS_TORCH = "the VAE needs the extra `torch`: pip install 'mfec[torch]'"
 
@@ -57,8 +59,28 @@ class VAE:
         architecture, tensors = read_network(source, "encoder")
         return cls(architecture, tensors, device=device, source=source)
 
+    @classmethod
+    def make(cls, space: spaces.Box | spaces.Discrete[Any], *, dim: int, seed: np.random.SeedSequence, vae: str) -> VAE:
+        """The VAE of that name or directory."""
+        if not vae:
+            raise ValueError(
+                "the embedding 'vae' needs an encoder: vae='qbert' names one that ships, vae='DIR' one that "
+                "`mfec vae train` wrote"
+            )
+        return cls.load(vae)
+
+    @staticmethod
+    def dim_for(space: spaces.Box | spaces.Discrete[Any], *, dim: int, vae: str) -> int:
+        """The numbers in a state of that VAE, or of one that is yet to be trained on such observations."""
+        if not vae:
+            check_pictures(space)
+            return 2 * VAEConfig.latents
+        encoder = VAE.load(vae)
+        encoder.check_fits(space.dtype, space.shape)
+        return encoder.dim
+
     def hand_over(self, device: Channel) -> bool:
-        """Let a device encode pictures. A subclass may compute something else, and keeps it."""
+        """Let a device encode observations; False for a subclass, which may compute something else."""
         if type(self) is not VAE:
             return False
         device.encode_with(self)
@@ -71,7 +93,7 @@ class VAE:
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Of the observations that it takes."""
+        """The shape of the observations that it takes."""
         return self.architecture.observation_shape
 
     @cached_property
@@ -115,7 +137,7 @@ class VAE:
         return mean_costs(self.encoder, decoder, self.architecture, observations, seed)
 
     def check_fits(self, dtype: Any, shape: tuple[int, ...] | None) -> None:
-        """Refuse an environment whose observations are not like those the encoder was trained on."""
+        """Raise if observations differ in type or shape from those that the encoder was trained on."""
         if dtype != np.uint8 or shape != self.observation_shape:
             whose = "this encoder" if self.source is None else f"the encoder in {self.source}"
             raise EncoderError(
@@ -147,7 +169,7 @@ class VAE:
 
     @classmethod
     def restore(cls, tensors: dict[str, NDArray[Any]]) -> VAE:
-        """The VAE of which `tensors()` were kept; it has no decoder."""
+        """The VAE whose `tensors()` these are; it has no decoder."""
         weights = dict(tensors)
         observation_shape, channels = (tuple(weights.pop(name).tolist()) for name in ("observation_shape", "channels"))
         hidden, latents = weights.pop("layers").tolist()
@@ -165,15 +187,22 @@ class VAE:
 
     @cached_property
     def _encode(self) -> Encode:
-        encoder = self.encoder  # first: it says what is missing where there is no torch
+        encoder = self.encoder  # first: its error names the extra if torch is missing
         from mfec.embeddings.vae.inference import Encode
 
         return Encode(encoder, self.architecture, self.device)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what torch holds."""
+        """Everything but torch modules, which are made again when needed."""
         held = ("encoder", "decoder", "_encode")
         return {name: value for name, value in vars(self).items() if name not in held}
+
+
+def check_pictures(space: spaces.Box | spaces.Discrete[Any]) -> None:
+    """Raise if no VAE can be trained on such observations."""
+    if space.dtype != np.uint8 or isinstance(space, spaces.Discrete):
+        raise ValueError(f"a VAE is trained on pictures of bytes, and these observations are {space}")
+    Architecture(space.shape)  # raises if their size does not fit
 
 
 def _networks() -> Any:

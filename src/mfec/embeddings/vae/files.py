@@ -37,13 +37,13 @@ def shipped_names() -> list[str]:
 
 
 def encoder_name(vae: str) -> str:
-    """The name of an encoder that ships as it ships (`ms_pacman` for `mspacman`); a directory stays what it is."""
+    """The name of a shipped encoder in its canonical spelling (`ms_pacman` for `mspacman`); a directory unchanged."""
     name = canonical_name(vae)
     return name if name in shipped_names() and (name == vae or not Path(vae).exists()) else vae
 
 
 def find_files(name: str | Path) -> Path:
-    """The directory of an encoder: one that ships if the name is that of one, else a directory or a file in it."""
+    """The directory of an encoder, given the name of a shipped one, a directory, or a file in it."""
     if isinstance(name, str) and encoder_name(name) in shipped_names():
         return _shipped() / encoder_name(name)
     path = Path(name)
@@ -71,7 +71,7 @@ def write_network(directory: Path, part: Part, tensors: Tensors, architecture: A
     }
     file = directory / f"{part}.safetensors"
     with whole_file(file, durable=True) as draft:
-        save_file(whole, draft, metadata={KEY: json.dumps(about)})  # of several keys, the order would be any
+        save_file(whole, draft, metadata={KEY: json.dumps(about)})  # one key, since the order of several varies
     return file
 
 
@@ -109,7 +109,7 @@ def _shipped() -> Path:
 
 
 def _about(metadata: dict[str, str]) -> dict[str, Any]:
-    """What `write_network` wrote beside the tensors; nothing where somebody else did."""
+    """What `write_network` wrote beside the tensors; empty if another program wrote the file."""
     try:
         about = json.loads(metadata.get(KEY, "{}"))
     except ValueError:

@@ -46,8 +46,8 @@ def spread(
 ):  # fmt: skip
     """The big map: a reverse convolution, or the gradient before a convolution.
 
-    A pixel is reached by those places of the kernel that have its parity, so each of the four parities is a kernel of
-    stride 1 and has its own programs.
+    Only the kernel's places of a pixel's parity reach it. So each of the four parities is a kernel of stride 1, with
+    its own programs.
     """
     total, pixel, inside = _spread(
         small, weights, pictures, tl.program_id(0), tl.program_id(1),
@@ -103,10 +103,10 @@ def weigh(
     CB: tl.constexpr, CS: tl.constexpr, SIZE: tl.constexpr, FRAMES: tl.constexpr,
     BLOCKS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the weights, from the big map and the small one: one of them is a gradient, whichever came later.
+    """The gradient of the weights, from the big map and the small one; the one that comes later is a gradient.
 
-    Programs take some blocks of rows each and leave their sums in `partial`, (splits, size * size * cb, cs): added up
-    in order, they are the same every time.
+    Each program takes some blocks of rows and writes its sums to `partial`, (splits, size * size * cb, cs). They are
+    added in order, so the result is the same every time.
     """
     k = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K)
     known = k < SIZE * SIZE * CB
@@ -130,7 +130,7 @@ def _corner(
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     CB: tl.constexpr, FRAMES: tl.constexpr,
 ):  # fmt: skip
-    """Where in the big map the patch of the small map's pixel m begins; of frames, the minibatch names which."""
+    """Where the patch of the small map's pixel m begins in the big map; `frames_at` has the frames of the minibatch."""
     picture = m // (ROWS * COLUMNS)
     if FRAMES:
         picture = tl.load(frames_at + picture, inside, 0)
@@ -179,7 +179,7 @@ def _places(
     total, small, weights, picture, y, x, inside, odd_y, odd_x, DOWN: tl.constexpr, ACROSS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, CB: tl.constexpr, CS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """What the places of one parity in the kernel bring."""
+    """Add the products with the kernel's places of one parity."""
     cs, cb = tl.arange(0, CS), tl.arange(0, CB)
     for step in range(DOWN * ACROSS):
         j, i = step // ACROSS, step % ACROSS
@@ -195,7 +195,7 @@ def _places(
 
 @triton.jit
 def _finish(total, place, inside, c, bias, active, out, sums, program, C: tl.constexpr, BACKWARD: tl.constexpr):
-    """Forwards: add the bias, cut at 0. Backwards: what did not pass forwards has no gradient; sums for the bias."""
+    """Forwards: add the bias and apply the ReLU. Backwards: apply its gradient, and sum the gradient of the bias."""
     if BACKWARD:
         passed = tl.load(active + place, inside[:, None], 0.0) > 0.0
         total = tl.where(passed, total, 0.0)

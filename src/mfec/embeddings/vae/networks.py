@@ -56,7 +56,7 @@ class Decoder(nn.Module):
     def forward(self, messages: Tensor) -> tuple[Tensor, Tensor]:
         """Messages (n, latents) to means and log-standard-deviations, each (n, maps, height, width)."""
         maps = functional.relu(self.maps(functional.relu(self.hidden(messages))))
-        maps = maps.unflatten(1, self._first)
+        maps = maps.unflatten(1, self._first)  # type: ignore[no-untyped-call]
         for convolution in self.reverse_convolutions:
             maps = functional.relu(convolution(maps))
         mean, log_std = self.picture(maps).chunk(2, dim=1)

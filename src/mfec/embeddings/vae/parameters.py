@@ -1,4 +1,4 @@
-"""All parameters of a VAE in one vector, so that an optimiser's step is a handful of operations."""
+"""All parameters of a VAE in one vector, so that a step of the optimiser is a few operations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mfec.embeddings.vae.networks import Decoder, Encoder
 class Parameters:
     """The networks' parameters and gradients as parts of two vectors.
 
-    The weights of convolutions, (small, big, size, size) or reverse (small, big, size, size), lie as (size, size, big,
-    small) in them: the order that the kernels read.
+    The weights of convolutions and of reverse ones, (small, big, size, size), lie there as (size, size, big, small),
+    the order that the GPU kernels read.
     """
 
     def __init__(self, encoder: Encoder, decoder: Decoder) -> None:
@@ -49,7 +49,7 @@ class Parameters:
         }
 
     def fill(self, vector: Tensor, tensors: dict[str, Tensor]) -> None:
-        """Set a vector to what `tensors` gave."""
+        """Set a vector to what `tensors` returned."""
         for name in self.named:
             self._as_parameter(vector, name).copy_(tensors[name])
 

@@ -121,7 +121,7 @@ class Passes:
 
     def _to_maps(self, flat: Tensor, layer: _Layer) -> Tensor:
         """Numbers in the order of torch's layers, (n, maps * rows * columns), as a map."""
-        maps: Tensor = flat.unflatten(1, (layer.cs, *layer.small)).permute(0, 2, 3, 1)
+        maps: Tensor = flat.unflatten(1, (layer.cs, *layer.small)).permute(0, 2, 3, 1)  # type: ignore[no-untyped-call]
         return maps.to(self._rounded.dtype).contiguous()
 
     # -- Kernels, with the room they need -----------------------------------------------------------------------------

@@ -17,16 +17,16 @@ from mfec.embeddings.vae.files import Tensors
 from mfec.embeddings.vae.networks import Decoder, Encoder, as_pictures, costs
 from mfec.embeddings.vae.parameters import Parameters, RMSProp
 
-CHUNK = 100  # steps between two looks at what they cost
+CHUNK = 100  # steps between two reports of their costs
 _Gradients = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 SPARE_BYTES = 2 * 2**30  # of a GPU, beside the frames
 
 
 class Trainer:
-    """Lowers the costs of frames step by step, a chunk of steps at a time.
+    """Trains a VAE on frames, a chunk of steps at a time.
 
-    The minibatches and the noise of a chunk depend on the seed and its number alone, so a training that goes on from
-    its `tensors()` after any number of chunks is the one that was never stopped.
+    The minibatches and the noise of a chunk depend only on the seed and the number of the chunk. So a training that is
+    restored from its `tensors()` continues as if it had never stopped.
 
     Args:
         frames: uint8 (n, *observation_shape); may be a memory map.
@@ -63,7 +63,7 @@ class Trainer:
         self._noise = torch.zeros((CHUNK, n, config.latents), device=self._device)
         self._costs = torch.zeros((CHUNK, 2), device=self._device)
         self._begun = 0
-        self._stream = torch.cuda.Stream() if self._device.type == "cuda" else None
+        self._stream = torch.cuda.Stream() if self._device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._recorded: torch.cuda.CUDAGraph | None = None
 
     @property
@@ -77,7 +77,7 @@ class Trainer:
         return self.steps >= self.config.steps
 
     def start_chunk(self) -> None:
-        """Begin the next steps; on a GPU they go on when this returns, beside those of other trainers."""
+        """Begin the next steps; on a GPU this returns while they run, so that several trainers run side by side."""
         steps = min(CHUNK, self.config.steps - self.steps)
         with torch.cuda.stream(self._stream):
             self._draw()
@@ -106,7 +106,7 @@ class Trainer:
         }
 
     def restore(self, chunks: int, tensors: dict[str, dict[str, Any]]) -> None:
-        """Go on from the tensors of a checkpoint."""
+        """Continue from the tensors of a checkpoint."""
         vectors = {"parameters": self.parameters.values, "squares": self.optimiser.squares}
         for name, vector in vectors.items():
             self.parameters.fill(vector, {key: torch.from_numpy(array) for key, array in tensors[name].items()})
@@ -160,7 +160,7 @@ class Trainer:
 
 
 class _Frames:
-    """The frames on a device: all of them where a GPU has the room, else those of one chunk at a time."""
+    """The frames on a device: all of them if they fit a GPU, else those of one chunk at a time."""
 
     def __init__(self, frames: NDArray[np.uint8], of_chunk: int, device: torch.device) -> None:
         self.total = len(frames)
@@ -174,7 +174,7 @@ class _Frames:
                 self.tensor[start : start + 10_000] = torch.from_numpy(np.array(frames[start : start + 10_000]))
 
     def bring(self, places: Tensor) -> Tensor:
-        """Bring the frames at these places into the tensor; where they lie there."""
+        """Copy the frames at these places into the tensor, if need be; returns their places in it."""
         if self._all:
             return places
         self.tensor.copy_(torch.from_numpy(self._source[places.cpu().numpy().reshape(-1)]))

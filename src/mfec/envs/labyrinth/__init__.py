@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVELS", "Expert", "Labyrinth", "LabyrinthVector"]
 
-# Imported when first used: who plays Atari does not wait for the compiler of these.
+# Imported when first used, so that an Atari player does not wait for these to compile.
 _HOMES = {"Expert": "expert", "Labyrinth": "env", "LabyrinthVector": "vector"}
 
 

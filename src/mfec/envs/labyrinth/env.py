@@ -69,7 +69,7 @@ class Labyrinth(gymnasium.Env[Observation, np.int64]):
 
     @property
     def players(self) -> Players:
-        """Where the player is and what lies where, in arrays of one row; what is written there happens."""
+        """The state of the player and of the fruit, in arrays of one row; writing to them changes the game."""
         return self._simulation.players
 
     def reset(
@@ -124,7 +124,7 @@ def episode_seed(random: np.random.Generator) -> int:
 
 
 def checked_frame_skip(frame_skip: int) -> int:
-    """The frames that an action is repeated for, if that makes sense."""
+    """The frames that an action is repeated for; an error if there is none."""
     if frame_skip < 1:
         raise ValueError(f"frame_skip must be at least 1, not {frame_skip}")
     return frame_skip

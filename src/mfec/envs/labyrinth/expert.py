@@ -1,4 +1,4 @@
-"""A scripted player who has the map: how well a level can be played, beside what an agent has learnt."""
+"""A scripted player who knows the map, to show how well a level can be played."""
 
 from __future__ import annotations
 

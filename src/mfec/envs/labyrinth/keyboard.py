@@ -1,4 +1,4 @@
-"""From keys to actions, for people: eight actions are less than what a hand can hold down at once."""
+"""From keys to actions, for people, who can hold down more keys at once than one of eight actions can express."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _ACTIONS = {tuple(wish): action for action, wish in enumerate(WISHES.astype(int)
 def action_of(held: Iterable[str]) -> int:
     """The action, or `STAND_STILL`, of the directions that are held down, the longest held first.
 
-    Opposite ones cancel. Where no action is all of the rest, as few as possible are left out, and those held longest:
-    who walks and then strafes, strafes.
+    Opposite directions cancel. If no action combines the rest, as few as possible are left out, the longest held first:
+    whoever walks and then strafes, strafes.
 
     >>> from mfec.envs.labyrinth.physics import ACTIONS
     >>> ACTIONS[action_of(["turn left", "left", "forward"])]

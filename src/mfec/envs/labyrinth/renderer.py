@@ -1,8 +1,8 @@
 """What a player sees: a ray for each column finds its wall, floor and ceiling follow from the rows, fruit is put in.
 
-Everything is drawn in samples, two by two to a pixel, and then averaged. What is the same all along a row or a column
-is worked out once for it, and positions in a texture are whole numbers that a step adds to.
-One plane is drawn at a time: the agent sees grey alone, and a person red, green and blue.
+Everything is drawn in samples, two by two to a pixel, and then averaged. What is constant along a row or a column is
+computed once for it, and positions in a texture are whole numbers to which each step adds.
+One plane is drawn at a time: the agent sees only grey, and a person red, green and blue.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def draw(world, players, n, view, atlas, picture):
 def _cast(faces, pose, rays):
     """The nearest face on each ray, and one over its distance along the view.
 
-    That is a multiple of what the ray gains across the face, and so is where the ray meets it: no division is needed,
-    and all rays are held against a face at once.
+    One over the distance is a multiple of the ray's step across the face, and so is the point where the ray meets it.
+    So no division is needed, and each face is compared with all rays in one loop.
     """
     w = rays.shape[1]
     found, nearest = np.zeros(w, np.int64), np.zeros(w)
@@ -143,7 +143,7 @@ def _draw_plane(world, pose, view, textures, texture, ahead_x, ahead_y, samples,
 
 @njit(nogil=True)
 def _share(tiles):
-    """The part of a number of tiles after the point, in units of 2**-64: whole tiles drop out of sums by themselves."""
+    """The fraction of a number of tiles, in units of 2**-64: whole tiles overflow out of sums."""
     return np.uint64(np.int64((tiles - math.floor(tiles)) * 2.0**63)) << np.uint64(1)
 
 
@@ -188,7 +188,7 @@ def _draw_fruit(world, fruit, pose, view, atlas, ahead_x, ahead_y, nearness, sam
 
 @njit(nogil=True)
 def _copy(texels):
-    """The copy of a texture where a sample spans so many of its texels."""
+    """The copy of a texture to use if a sample spans so many of its texels."""
     copy = 0
     while texels > 1.414 and copy < COPIES - 1:
         texels *= 0.5

@@ -9,7 +9,7 @@ from mfec.envs.labyrinth.levels import APPLE, LEMON, NOTHING, PICK_UP, PLAYER
 from mfec.envs.labyrinth.physics import move
 from mfec.envs.labyrinth.world import HEADING, X, Y
 
-# What `play` returns of a step, beside the reward.
+# What `play` returns beside the reward.
 GOES_ON, TERMINATED, TRUNCATED = 0, 1, 2
 
 

@@ -44,10 +44,10 @@ class Simulation:
         truncated: NDArray[np.bool_],
         pictures: NDArray[np.uint8],
     ) -> None:
-        """Some players repeat an action each; what comes of it is written into the arrays, one row for each of them.
+        """Some players repeat an action each; the outcome is written into the arrays, one row for each of them.
 
-        Players whose action is `LOOK` only look around, and no time goes by for them; `STAND_STILL` lets it go by.
-        Python's lock is released, so that other threads can step other players.
+        A player whose action is `LOOK` only sees, and its time does not pass; with `STAND_STILL` it passes. Python's
+        lock is released, so that other threads can step other players.
         """
         _step(
             self.world, self.players, players.start, actions, frame_skip, self._view, atlases()[GREY],
@@ -87,7 +87,7 @@ def _camera(level: str, width: int, height: int) -> View:
 
 @cache
 def _compile() -> None:
-    """Compile everything, or load it from the cache on disk, before the first step that somebody waits for."""
+    """Compile everything, or load it from the cache on disk, before the first step."""
     world = build_world(LEVELS["labyrinth_double_t_maze"])
     players = new_players(1, world)
     view, grey = build_view(world, 2, 2), atlases()[GREY]

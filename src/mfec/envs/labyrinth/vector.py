@@ -19,7 +19,7 @@ from mfec.envs.labyrinth.simulation import LOOK, Simulation
 from mfec.envs.pictures import FRAME_SKIP, SIDE, frames_space
 from mfec.threads import Work, n_threads
 
-SHARE = 4  # lanes that a thread steps in 0.15 ms; waking one for less is not worth it
+SHARE = 4  # environments that a thread steps in 0.15 ms; waking one for less is not worth it
 
 Observation = NDArray[np.uint8]
 Outcome = tuple[Observation, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
@@ -29,8 +29,8 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     """Players of one level side by side; see `Labyrinth`, which each of them equals bit for bit.
 
     By default an ended episode is followed by the next one in the next step, as everywhere in Gymnasium. With
-    `AutoresetMode.DISABLED`, `reset(options={"reset_mask": mask})` begins new ones, and the lanes form two `groups`,
-    halves that can step in turn: `send` starts a step of one group and returns at once, `receive` waits for it.
+    `AutoresetMode.DISABLED`, `reset(options={"reset_mask": mask})` begins new ones, and the environments form two
+    `groups` that can step in turn: `send` starts a step of one group and returns at once, `receive` waits for it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         self._by_itself = autoreset_mode == AutoresetMode.NEXT_STEP
         self._simulation = Simulation(level_of(level), num_envs)
         self._random = [np_random()[0] for _ in range(num_envs)]
-        self._observations: Observation | None = None  # last seen, by each lane
+        self._observations: Observation | None = None  # the last of each environment
         self._ended = np.zeros(num_envs, np.bool_)
         self._in_flight: dict[int, tuple[slice, Work, Outcome]] = {}  # by group
         self.single_action_space = spaces.Discrete(len(ACTIONS))
@@ -67,16 +67,16 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin episodes in the lanes of `options["reset_mask"]`, by default in all of them.
+        """Begin episodes in the environments of `options["reset_mask"]`, by default in all of them.
 
-        Lanes that are not in the mask are returned as they were last seen; their group may be in flight.
+        The others may be in flight; their last observations are returned.
         """
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)), np.bool_)
         if isinstance(seed, int):
-            seed = [seed + lane for lane in range(self.num_envs)]
+            seed = [seed + env_id for env_id in range(self.num_envs)]
         if self._observations is None:
             if not mask.all():
-                raise gymnasium.error.ResetNeeded("the first reset begins episodes in all lanes")
+                raise gymnasium.error.ResetNeeded("the first reset begins episodes in all environments")
             self._observations = np.zeros((self.num_envs, SIDE, SIDE), np.uint8)
         begun = [group for group in self._in_flight if mask[self.groups[group]].any()]
         for group in begun:
@@ -84,27 +84,27 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
                 raise gymnasium.error.AlreadyPendingCallError(f"group {group} is making a step", "reset")
         for group in begun:
             self.receive(group)
-        for lane in np.flatnonzero(mask).tolist():
-            if seed is not None and seed[lane] is not None:
-                self._random[lane] = np_random(seed[lane])[0]
-            self._begin(lane)
-            self._observations[lane] = self._simulation.look(lane)
+        for env_id in np.flatnonzero(mask).tolist():
+            if seed is not None and seed[env_id] is not None:
+                self._random[env_id] = np_random(seed[env_id])[0]
+            self._begin(env_id)
+            self._observations[env_id] = self._simulation.look(env_id)
         return self._observations.copy(), {}
 
     def step(self, actions: NDArray[np.int64]) -> Outcome:
-        """Repeat an action for four frames in every lane, or begin the next episode where the last one ended."""
+        """Repeat an action for four frames in every environment, or begin the next episode where the last one ended."""
         if self._in_flight:
             raise gymnasium.error.AlreadyPendingCallError("a group is making a step", "step")
         return self._finish(*self._start(slice(0, self.num_envs), actions))
 
     def send(self, group: int, actions: NDArray[np.int64]) -> None:
-        """Start a step of the lanes `groups[group]`."""
+        """Start a step of the environments `groups[group]`."""
         if group in self._in_flight:
             raise gymnasium.error.AlreadyPendingCallError(f"the last step of group {group} was not received", "send")
         self._in_flight[group] = self._start(self.groups[group], actions)
 
     def receive(self, group: int) -> Outcome:
-        """Wait for the step of the lanes `groups[group]`: what `step` returns, for these lanes."""
+        """Wait for the step of the environments `groups[group]`; returns what `step` does, for these."""
         if group not in self._in_flight:
             raise gymnasium.error.NoAsyncCallError(f"group {group} was sent no actions", "receive")
         return self._finish(*self._in_flight.pop(group))
@@ -118,20 +118,20 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             raise ValueError(f"{n} actions in 0..{len(ACTIONS) - 1} are needed, not {given.tolist()}")
         actions = given.astype(np.int64)
         if self._by_itself:
-            for lane in (own.start + np.flatnonzero(self._ended[own])).tolist():
-                self._begin(lane)
-                actions[lane - own.start] = LOOK
+            for env_id in (own.start + np.flatnonzero(self._ended[own])).tolist():
+                self._begin(env_id)
+                actions[env_id - own.start] = LOOK
         pictures, rewards = np.empty((n, SIDE, SIDE), np.uint8), np.empty(n)
         terminated, truncated = np.empty(n, np.bool_), np.empty(n, np.bool_)
-        # Two shares for each thread: one that was held up leaves the second to another.
+        # Two shares for each thread, so that a thread that is held up leaves its second share to another.
         shares = min(2 * n_threads(), -(-n // SHARE))
         bounds = [n * share // shares for share in range(shares + 1)]
 
         def step_share(share: int) -> None:
             part = slice(bounds[share], bounds[share + 1])
-            lanes = slice(own.start + part.start, own.start + part.stop)
+            envs = slice(own.start + part.start, own.start + part.stop)
             written = rewards[part], terminated[part], truncated[part], pictures[part]
-            self._simulation.step(lanes, actions[part], self.frame_skip, *written)
+            self._simulation.step(envs, actions[part], self.frame_skip, *written)
 
         work = Work(step_share, shares, helpers=min(n_threads() - 1, shares))
         return own, work, (pictures, rewards, terminated, truncated, {})
@@ -143,6 +143,6 @@ class LabyrinthVector(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         self._ended[own] = outcome[2] | outcome[3]
         return outcome
 
-    def _begin(self, lane: int) -> None:
-        self._simulation.begin(lane, episode_seed(self._random[lane]))
-        self._ended[lane] = False
+    def _begin(self, env_id: int) -> None:
+        self._simulation.begin(env_id, episode_seed(self._random[env_id]))
+        self._ended[env_id] = False

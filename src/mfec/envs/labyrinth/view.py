@@ -1,4 +1,4 @@
-"""A camera of some resolution in a level: everything that drawing needs and that does not depend on the player."""
+"""A camera of some resolution in a level: all that drawing needs and that does not depend on the player."""
 
 from __future__ import annotations
 

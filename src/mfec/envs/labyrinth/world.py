@@ -48,7 +48,7 @@ class Players(NamedTuple):
         return Players(*(array.copy() for array in self))  # type: ignore[arg-type]
 
     def assign(self, other: Players) -> None:
-        """Become what the other ones are."""
+        """Copy the arrays of other players into these."""
         own: NDArray[Any]
         array: NDArray[Any]
         for own, array in zip(self, other, strict=True):  # type: ignore[assignment]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mfec.command_line import arguments_of
-from mfec.config import AlgorithmName, EvaluationConfig, folder_of
-from mfec.figures.lines import TITLES, Line, label_of
+from mfec.config import EvaluationConfig, folder_of
+from mfec.figures.lines import TITLES, Line, label_of, settings_of
 from mfec.figures.scores import Score
 
-Kind = tuple[AlgorithmName, str]  # an algorithm and its embedding
+Kind = tuple[str, str]  # an algorithm and its embedding
 
 LEVELS = [env for env in TITLES if env.startswith("labyrinth_")]
 GAMES = [env for env in TITLES if env not in LEVELS]
@@ -53,7 +54,7 @@ def reproduce_command(experiment: str, envs: Collection[str], options: Sequence[
     return shlex.join([*parts, *options])
 
 
-def command_for(experiment: str, lines: Sequence[Line], *, algorithm: AlgorithmName | None = None) -> str:
+def command_for(experiment: str, lines: Sequence[Line], *, algorithm: str | None = None) -> str:
     """One that makes what figures of that experiment lack: the paper's runs, in its environments.
 
     In others, the first run of these lines (of that algorithm) goes on with ten times its frames, or one is begun.
@@ -83,11 +84,12 @@ def command_for_scores(score: Score, lines: Sequence[Line]) -> str:
 def command_for_figure2(lines: Sequence[Line]) -> str:
     """One that makes runs with several k: the paper's, in its environments, or else another run of the first line."""
     envs = {line.env for line in lines}
-    ours = [line.config for line in lines if line.algorithm == "mfec"]
+    ours = [line.config for line in lines if "k" in settings_of(line.config)]
     if envs & set(TITLES) or not ours:
         return reproduce_command("figure2", envs)
-    k = 3 if ours[0].agent.k != 3 else 11
-    other = replace(ours[0], agent=replace(ours[0].agent, k=k))
+    k = 3 if settings_of(ours[0])["k"] != 3 else 11
+    settings: Any = ours[0].agent
+    other = replace(ours[0], agent=replace(settings, k=k))
     return shlex.join(["mfec", *arguments_of(other), "--out", f"runs/{folder_of(other.env)}-k-{k}"])
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from mfec import __version__
 from mfec.figures import ScoreName
 from mfec.figures.grids import Grid
-from mfec.figures.lines import FigureError, Line, count
+from mfec.figures.lines import FigureError, Line, count, settings_of
 from mfec.figures.report import MAX_VIDEO_MB, TITLE
 from mfec.figures.report.html import Html, element, together
 from mfec.figures.report.pictures import table
@@ -126,7 +126,7 @@ def _runs(selection: Selection, videos: Videos) -> Html:
         own = [line for line in selection.lines if line.env == env]
         parts.append(element("h3", own[0].title))
         for line in own:
-            k = f", k = {line.config.agent.k}" if selection.several_k(line) else ""
+            k = f", k = {settings_of(line.config)['k']}" if selection.several_k(line) else ""
             short = element("span", in_short(line, selection.score))
             title = element("summary", element("h4", line.label + k), " ", short)
             video = videos.of(line) if line in lines_with_video else Html()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from mfec.config import RunConfig
+from mfec.algorithms import RunConfig
 from mfec.figures.match_rates import COLUMNS
 from mfec.run_directory import RunDirectory
 

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from mfec.algorithms import RunConfig
 from mfec.command_line import arguments_of
-from mfec.config import RunConfig, scheduled
 from mfec.figures.grids import Grid
 from mfec.figures.lines import Line, count, settings_of
 from mfec.figures.report.html import Html, element, together
 from mfec.figures.report.pictures import scrolling, table
 from mfec.figures.scores import Score, displacement, frames_reached
-from mfec.recipes import agent_defaults, dqn_defaults, environment_defaults
 from mfec.run_directory import RunDirectory
 from mfec.statistics import mean, standard_error
 
@@ -109,20 +108,14 @@ def _all_settings(run: RunDirectory, *, several: bool) -> Html:
 
 def _default(config: RunConfig) -> RunConfig:
     """The settings of a run of that algorithm in that environment for which nothing was asked."""
-    algorithm = config.algorithm
+    own = config.kind
     return RunConfig(
-        config.env,
-        config.total_frames,
-        config.seed,
-        agent_defaults(config.env),
-        environment_defaults(algorithm),
-        algorithm=algorithm,
-        dqn=scheduled(dqn_defaults(algorithm), math.inf),
+        config.env, config.total_frames, config.seed, own.defaults(config.env), own.environment, config.algorithm
     )
 
 
 def _values(config: RunConfig) -> dict[str, Any]:
-    return {"device": config.agent.device, **settings_of(config), **asdict(config.evaluation)}
+    return {**settings_of(config), **asdict(config.evaluation)}
 
 
 def _version(run: RunDirectory) -> str:
@@ -131,6 +124,8 @@ def _version(run: RunDirectory) -> str:
 
 
 def _said(value: object) -> str:
+    if value is None:
+        return "not given"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
 
-from mfec.config import EmbeddingName
 from mfec.figures.figure1 import draw_figure1
 from mfec.figures.figure2 import draw_figure2
 from mfec.figures.lines import TITLES, FigureError, Line, label_of, title_of
@@ -79,7 +77,7 @@ def exact_matches(selection: Selection) -> Section:
     """Shares of exact matches beside the paper's."""
     name, title = "match_rates", "Exact matches"
     played = SCORES["training"].has  # whatever the scores are of
-    ours = [line for line in selection.curves if line.algorithm == "mfec" and any(map(played, line.runs))]
+    ours = [line for line in selection.curves if line.config.kind.looks_up and any(map(played, line.runs))]
     runs = [run for line in ours for run in line.runs if played(run) and _says_matches(run)]
     if not runs:
         what = "No run of MFEC here says how many look-ups matched exactly. To make some:"
@@ -111,7 +109,7 @@ def _effect_of_k(embedding: str, lines: Sequence[Line], selection: Selection) ->
     runs, score = selection.scored_runs(lines), selection.score_name
     words = selection.score.words(runs)
     try:
-        picture = drawn(lambda out: draw_figure2(runs, out, embedding=cast(EmbeddingName, embedding), score=score))
+        picture = drawn(lambda out: draw_figure2(runs, out, embedding=embedding, score=score))
     except FigureError as error:  # some have only just begun
         return element("p", f"Figure 2, {label}, cannot be drawn yet: {error}.")
     return figure(

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mfec.figures import ScoreName
-from mfec.figures.lines import Line, curve_settings, sort_runs
+from mfec.figures.lines import Line, curve_settings, settings_of, sort_runs
 from mfec.figures.scores import SCORES, Score, frames_reached
-from mfec.recipes import agent_defaults
 from mfec.run_directory import RunDirectory
 
 
@@ -71,10 +70,13 @@ def select(runs: Sequence[RunDirectory], *, score: ScoreName = "training") -> Se
     for same in kinds.values():
         if len(same) > 1:
             neighbours.setdefault(same[0].embedding, []).extend(same)
-    curves = [
-        line for line in lines if len(kinds[_kind(line)]) == 1 or line.config.agent.k == agent_defaults(line.env).k
-    ]
+    curves = [line for line in lines if len(kinds[_kind(line)]) == 1 or _has_usual_k(line)]
     return Selection(lines, curves, neighbours, repeated, score)
+
+
+def _has_usual_k(line: Line) -> bool:
+    usual = line.config.kind.defaults(line.env)
+    return settings_of(line.config).get("k") == getattr(usual, "k", None)
 
 
 def _kind(line: Line) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Exact search while that is the faster one on this machine, then cells."""
+"""Exact search while it is the faster one on this machine, then cells."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ log = logging.getLogger("mfec.memory")
 
 
 class AutoIndex(IndexInMemory):
-    """The exact index, until a trial on recent queries shows that cells are faster. It keeps the states of both.
+    """The exact index, until a trial on recent queries shows that cells are faster. Both read the same states.
 
-    A trial is due at 65,536 entries and whenever there are half as many again, and is made as soon as there are 64
-    queries to try cells on (1,024 look-ups). Stored states will not do: cells that were set by 64 of those found 0.986
-    of the neighbours of new states of Ms. Pac-Man, not the 0.9925 that was asked for. Its outcome depends on this
-    machine and its load: runs that must be equal to the bit on any machine name their index instead.
+    A trial is due at 65,536 entries, and again whenever there are half as many more. It waits until 64 queries have
+    been kept (1,024 look-ups). Stored states cannot replace them: cells that were set by 64 stored states found 0.986
+    of the neighbours of new states of Ms. Pac-Man, and 0.9925 were wanted. The outcome depends on this machine and
+    its load, so a run that must be equal bit for bit on any machine names `exact` or `cells` instead.
 
-    Look-ups that must leave no trace have a trial of their own where none was made yet. Cells that win it search until
-    the agent learns again, and are not kept.
+    Look-ups of an agent that does not learn may not change the index. If a trial is due, they make one of their own.
+    If cells win it, they serve these look-ups until the agent learns again, and are then dropped.
     """
 
     name = "auto"
@@ -42,13 +42,13 @@ class AutoIndex(IndexInMemory):
         self._queries = RecentQueries(self.dim)
         self._index: ExactIndex | CellIndex = ExactIndex(shape, entry_ids, states=self._states)
         self._next_trial = FIRST_TRIAL
-        self._glances = RecentQueries(self.dim)  # look-ups that must leave no trace
-        self._aside: CellIndex | None = None  # cells for those alone
-        self._tried_aside = False
+        self._other_queries = RecentQueries(self.dim)  # of an agent that does not learn
+        self._cells_for_others: CellIndex | None = None  # serve only those look-ups
+        self._tried_for_others = False
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
-        """What the index adds to one entry; both kinds exist during a trial."""
+        """Bytes of both indexes, since both exist during a trial."""
         return ExactIndex.bytes_per_entry(dim) + CellIndex.bytes_per_entry(dim)
 
     @property
@@ -67,44 +67,44 @@ class AutoIndex(IndexInMemory):
         return self._searching.measured_recall
 
     def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Hand the slots on."""
+        """Pass the slots on to the index that searches."""
         self._index.take_in(actions, slots)
-        self.grow(actions, slots)
-        self._aside, self._tried_aside = None, False
+        self.count_entries(actions, slots)
+        self._cells_for_others, self._tried_for_others = None, False
         self._try_if_due()
 
     def finish_reading(self) -> None:
-        """Nothing reads the states from here on."""
+        """Wait for the index that searches."""
         self._searching.finish_reading()
 
     def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:
-        """The nearest entries, as the active index finds them; a trial that is due waits for enough look-ups."""
+        """The nearest entries, found by the index that searches now."""
         self._remember(states, learning=learning)
         found = super().search(states, wanted, k)
         if learning:
-            self._searching.watch(states, wanted, found.squared)
+            self._searching.measure_recall(states, wanted, found.squared)
         return found
 
     def find(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """What the active index finds."""
+        """What the index that searches now finds."""
         return self._searching.find(states, wanted, k)
 
     def _remember(self, states: NDArray[np.float32], *, learning: bool) -> None:
         if learning:
-            self._aside = None
+            self._cells_for_others = None
             self._queries.add(states)
             self._try_if_due()
-        elif self._is_due and not self._tried_aside:
-            self._glances.add(states)
-            if self._glances.full:
-                self._tried_aside = True
-                self._aside = self._try_cells(self._glances)
+        elif self._is_due and not self._tried_for_others:
+            self._other_queries.add(states)
+            if self._other_queries.full:
+                self._tried_for_others = True
+                self._cells_for_others = self._try_cells(self._other_queries)
 
     @property
     def _searching(self) -> ExactIndex | CellIndex:
-        return self._aside or self._index
+        return self._cells_for_others or self._index
 
     @property
     def _is_due(self) -> bool:
@@ -115,11 +115,11 @@ class AutoIndex(IndexInMemory):
             self._next_trial = int(NEXT_TRIAL * int(self._sizes.sum()))
             self._index = self._try_cells(self._queries) or self._index
 
-    def _try_cells(self, asked: RecentQueries) -> CellIndex | None:
-        """Cells, if they are faster on these queries and find enough."""
-        cells = self._new_cells(asked)
+    def _try_cells(self, queries: RecentQueries) -> CellIndex | None:
+        """Cells, if they are faster on these queries and reach their recall; else None."""
+        cells = self._new_cells(queries)
         cells.take_in(*all_entries(self._sizes))
-        exact_ms, cells_ms = (milliseconds(index, asked.states, self._k) for index in (self._index, cells))
+        exact_ms, cells_ms = (milliseconds(index, queries.states, self._k) for index in (self._index, cells))
         if cells_ms >= exact_ms or not cells.reaches_its_recall:
             return None
         log.info("%s entries: searching cells from now on, %.2f ms a look-up instead of %.2f",
@@ -127,7 +127,7 @@ class AutoIndex(IndexInMemory):
         return cells
 
     def settings(self) -> dict[str, Any]:
-        """Everything that is not an array, as JSON takes it."""
+        """Which index searches, its settings, and when the next trial is due."""
         return {
             "active": self._index.active,
             "next_trial": self._next_trial,
@@ -146,12 +146,12 @@ class AutoIndex(IndexInMemory):
         settings: dict[str, Any],
         tensors: dict[str, NDArray[Any]],
     ) -> None:
-        """Go on with the index of which `settings()` and `tensors()` were kept."""
+        """Continue with the index that `settings()` and `tensors()` describe."""
         self._queries.restore(tensors["queries"], int(settings["seen"]))
         if settings["active"] == CellIndex.name:
             self._index = self._new_cells(self._queries)
         self._index.resume(actions, slots, settings["index"], tensors)
-        self.grow(actions, slots)
+        self.count_entries(actions, slots)
         self._next_trial = int(settings["next_trial"])
 
     def _new_cells(self, queries: RecentQueries) -> CellIndex:

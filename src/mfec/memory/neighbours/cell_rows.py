@@ -1,9 +1,9 @@
 """Rows of codes grouped by cell and, within a cell, by action, under constant insertion and removal.
 
-A cell owns a chain of blocks of 16 rows. Its rows are numbered through the chain, those of action a from `starts[a]` to
-`starts[a + 1]`. To make room inside, the first row of every later action moves behind its last one; to close a gap, the
-last one moves to the front. So a change costs at most one row for each action, and blocks are never more than one short
-of full.
+A cell owns a chain of blocks of 16 rows. Its rows are numbered through the chain; those of action a go from `starts[a]`
+to `starts[a + 1]`. To make room for a row, the first row of every later action moves behind that action's last row. To
+close a gap, the last row of every later action moves to its front. So a change moves at most one row for each action,
+and only the last block of a chain is not full.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RowArrays(NamedTuple):
     first_block: NDArray[np.int32]  # (cells,), or -1
     starts: NDArray[np.int32]  # (cells, n_actions + 1)
     where: NDArray[np.int32]  # (n_actions, capacity): row + 1 of each entry
-    unused: NDArray[np.int64]  # a chain of blocks given back; blocks handed out so far
+    unused: NDArray[np.int64]  # first of a chain of free blocks, or -1; number of blocks ever taken
 
 
 class CellRows:
@@ -43,12 +43,12 @@ class CellRows:
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
-        """Row of codes, norm, owner, place; a tenth of the rows are empty."""
+        """Bytes of its codes, norm, owner and row number; a tenth of the rows are empty."""
         return (parts_of(dim) * PART // 2 + 4 + 4) * 11 // 10 + 4
 
     @property
     def arrays(self) -> RowArrays:
-        """What compiled functions take."""
+        """The arrays, as compiled functions take them."""
         return RowArrays(
             self._codes, self._norms, self._owners, self._next, self._cell, self._first_block, self._starts,
             self._where, self._unused,
@@ -57,8 +57,8 @@ class CellRows:
     def lay_out(
         self, n_cells: int, actions: NDArray[np.int64], slots: NDArray[np.int64], cell_of: NDArray[np.int32]
     ) -> None:
-        """Give each of these entries a row in its cell, the blocks of a cell side by side. Codes are not filled in."""
-        # A block for every 16 entries, and one that is not full for each cell, suffice whatever comes.
+        """Give each of these entries a row, the blocks of a cell side by side. The caller writes the codes."""
+        # A block for every 16 entries, and for each cell one that is not full, are always enough.
         if (blocks := -(-self._n_actions * self._capacity // BLOCK) + n_cells) > len(self._next):
             self._reserve(blocks + blocks // 16)
         self._first_block = np.empty(n_cells, np.int32)
@@ -71,13 +71,13 @@ class CellRows:
         return np.asarray(self._cell[rows // BLOCK])
 
     def _reserve(self, blocks: int) -> None:
-        """Room for so many blocks. It costs address space only, until rows are written."""
+        """Reserve so many blocks. They cost address space only, until rows are written."""
         self._codes = empty_half_blocks(blocks, self._dim)
         self._norms = np.empty(blocks * BLOCK, np.int32)
         self._owners = np.empty(blocks * BLOCK, np.int32)  # slots
         self._next = np.empty(blocks, np.int32)  # the block after this one in its cell, or -1
         self._cell = np.empty(blocks, np.int32)
-        self._unused = np.array([-1, 0], np.int64)  # a chain of blocks given back; blocks handed out so far
+        self._unused = np.array([-1, 0], np.int64)  # as in `RowArrays`
 
 
 @njit()
@@ -108,7 +108,7 @@ def _lay_out(actions, slots, cell_of, rows):
 
 @njit()
 def chain_of(cell, first_block, following, chain):
-    """The blocks of a cell, into `chain`."""
+    """Write the blocks of a cell into `chain`; returns their number."""
     n = 0
     block = first_block[cell]
     while block >= 0:
@@ -131,7 +131,7 @@ def _move(rows, chain, action, source, target):
 
 @njit()
 def add_row(rows, cell, action, slot):
-    """Make room for an entry in a cell; the number of its row, whose codes and norm are for the caller to fill in."""
+    """Make room for an entry in a cell; returns its row. The caller writes its codes and norm."""
     _, _, owners, following, cell_of_block, first_block, starts, where, unused = rows
     n_actions = starts.shape[1] - 1
     size = starts[cell, n_actions]
@@ -166,7 +166,7 @@ def add_row(rows, cell, action, slot):
 
 @njit()
 def drop_row(rows, action, slot):
-    """Take an entry's row out of its cell, if it has one."""
+    """Remove an entry's row from its cell, if it has one."""
     _, _, _, following, cell_of_block, first_block, starts, where, unused = rows
     row = where[action, slot] - 1
     if row < 0:

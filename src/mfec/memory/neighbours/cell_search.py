@@ -1,4 +1,4 @@
-"""The compiled side of `CellIndex`: choosing cells, reading them, ranking what was found, putting entries in."""
+"""The compiled functions of `CellIndex`: they choose cells, read them, rank candidates, and put entries in."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mfec.memory.neighbours.instructions import prefetch
 from mfec.memory.neighbours.scan import enter, scan
 
 ASSIGN_REGIONS = 4  # regions whose cells a new entry is compared with
-LOOK_AT = 8  # cells that are measured for each one that is read
-LANES = 4  # parts that the search for one state is divided into
+LOOK_AT = 8  # cells whose distance is measured for each one that is read
+SPLITS = 4  # parts that the search for one state is divided into
 SMALL = 1024  # entries of a buffer that is read in full
 EVERYTHING_BY_CELLS = -1
-MISFIT = 40  # squared steps a number from its cell's centre; half codes reach 64
-STEPS = 1024  # of the distances by which cells are ordered
+MISFIT = 40  # mean squared distance of a number from its cell's centre, in steps; half codes reach 64
+STEPS = 1024  # that distances are rounded to when cells are ordered
 NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate that are its slot
 FARTHEST = 2**31 - 1  # squared distance that a candidate has room for
 
@@ -47,13 +47,13 @@ class Coded(NamedTuple):
 
 
 @njit(nogil=True)
-def find_candidates(coded, state, mine, reads, lane, lane_step, kept):
-    """Read the cells of every `lane_step`-th lane from `lane` on, and enter what is nearest into `kept`.
+def find_candidates(coded, state, wanted, reads, split, split_step, kept):
+    """Read the cells of every `split_step`-th split, from `split` on, and insert the nearest entries into `kept`.
 
-    Regions are dealt to the lanes in order of distance; each lane reads its share of the `reads` nearest cells. What
-    is found does not depend on how many threads the lanes are divided among.
+    Regions are dealt to the splits in order of distance. Each split reads its share of the `reads` nearest cells, so
+    the candidates do not depend on the number of threads.
     """
-    if not mine.any():
+    if not wanted.any():
         return
     regions, region_norms, _, _, first, centre_codes = coded.cells
     code, query = np.zeros(regions.shape[1] * PART, np.uint8), np.empty(regions.shape[1] * PART, np.int8)
@@ -64,10 +64,10 @@ def find_candidates(coded, state, mine, reads, lane, lane_step, kept):
     measure_rows(regions, region_norms, 0, n_regions, query, norm, distances)
     order = np.empty(n_regions, np.int64)
     _order_nearly(distances[:n_regions], order)
-    while lane < LANES:
-        chosen = _nearest_cells(coded.cells, order[lane::LANES], query, norm, reads)
-        _read_cells(centre_codes, coded.rows, chosen, mine, code, coded.steps, kept)
-        lane += lane_step
+    while split < SPLITS:
+        chosen = _nearest_cells(coded.cells, order[split::SPLITS], query, norm, reads)
+        _read_cells(centre_codes, coded.rows, chosen, wanted, code, coded.steps, kept)
+        split += split_step
 
 
 @njit(nogil=True)
@@ -87,9 +87,8 @@ def search_rows(stored, coded, queries, wanted, row, row_step, reads, n_candidat
 def rank_candidates(stored, query, wanted, kept, small, slots, squared):
     """The nearest of the candidates of each wanted action by true distance.
 
-    Buffers of up to `small` entries are read in full, and any from which too few candidates came: they may all lie far
-    from the cells that were read, and an action must not look untried because of that. `EVERYTHING_BY_CELLS` turns
-    that off.
+    Buffers of up to `small` entries are read in full. So are buffers with too few candidates: all their entries may
+    lie far from the cells that were read, and the action must not look untried. `EVERYTHING_BY_CELLS` turns both off.
     """
     for action in np.flatnonzero(wanted):
         states, entry_ids, size = stored.states[action], stored.entry_ids[action], stored.sizes[action]
@@ -104,7 +103,7 @@ def rank_candidates(stored, query, wanted, kept, small, slots, squared):
 
 @njit(nogil=True)
 def merge_candidates(kept):
-    """Enter the candidates of all threads, (threads, n_actions, n), into the first one's lists."""
+    """Merge the candidates of all threads, (threads, n_actions, n), into the lists of the first thread."""
     for thread in range(1, len(kept)):
         for action in range(kept.shape[1]):
             for number in kept[thread, action]:
@@ -113,15 +112,15 @@ def merge_candidates(kept):
 
 @njit(nogil=True)
 def _nearest_cells(cells, order, query, norm, reads):
-    """A lane's share of the nearest cells, nearly in order, from as many of its regions as are worth looking at."""
+    """A split's share of the nearest cells, nearly in order, from as many of its regions as are worth looking at."""
     _, _, centres, norms, first, _ = cells
-    in_lane = 0
+    in_split = 0
     largest = 0
     for region in order:
-        in_lane += first[region + 1] - first[region]
+        in_split += first[region + 1] - first[region]
         largest = max(largest, first[region + 1] - first[region])
-    share = (in_lane * min(reads, first[-1]) + first[-1] - 1) // first[-1]
-    cell, to_cell = np.empty(in_lane, np.int64), np.empty(in_lane, np.int32)
+    share = (in_split * min(reads, first[-1]) + first[-1] - 1) // first[-1]
+    cell, to_cell = np.empty(in_split, np.int64), np.empty(in_split, np.int32)
     distances = np.empty(largest + 2 * BLOCK, np.int32)
     n = 0
     for region in order:
@@ -143,7 +142,7 @@ def _nearest_cells(cells, order, query, norm, reads):
 
 @njit(nogil=True)
 def _order_nearly(distances, order):
-    """Positions of the smallest distances, in order up to a thousandth of their range."""
+    """Positions of the smallest distances, ordered to a thousandth of their range."""
     smallest, largest = distances[0], distances[0]
     for distance in distances:
         smallest = min(smallest, distance)
@@ -165,22 +164,22 @@ def _order_nearly(distances, order):
 
 
 @njit(nogil=True)
-def _read_cells(centre_codes, rows, chosen, mine, code, steps, kept):
-    """Enter the entries of smallest coded distance in the chosen cells into `kept`, for each action that is `mine`.
+def _read_cells(centre_codes, rows, chosen, wanted, code, steps, kept):
+    """Insert the nearest entries of the chosen cells, by the distance of codes, into `kept` for each wanted action.
 
-    Distance and slot are one number, so that equal distances go by slot wherever in its cell a row has come to lie.
+    Distance and slot form one number: equal distances are ordered by slot, wherever in its cell a row lies.
     """
     codes, norms, owners, following, _, first_block, starts, _, _ = rows
     n_actions, n = kept.shape
-    first_mine, last_mine = np.argmax(mine), n_actions - 1 - np.argmax(mine[::-1])
+    first_wanted, last_wanted = np.argmax(wanted), n_actions - 1 - np.argmax(wanted[::-1])
     largest = np.int32(0)
     for cell in chosen:
         largest = max(largest, starts[cell, n_actions])
     chain, ahead = np.empty(largest // BLOCK + 1, np.int64), np.empty(largest // BLOCK + 1, np.int64)
     query, distances = np.empty(len(code), np.int8), np.empty(BLOCK, np.int32)
-    loosest = _loosest(kept, mine)
+    loosest = _loosest(kept, wanted)
     for i in range(len(chosen)):
-        # Cells lie all over the memory: without asking ahead, each one begins with a wait.
+        # Cells lie all over the memory: without a prefetch, each one begins with a wait.
         if i + 8 < len(chosen):
             prefetch(first_block.ctypes.data + 4 * chosen[i + 8])
             prefetch(starts.ctypes.data + 4 * chosen[i + 8] * (n_actions + 1))
@@ -195,8 +194,8 @@ def _read_cells(centre_codes, rows, chosen, mine, code, steps, kept):
         chain_of(cell, first_block, following, chain)
         step = steps[cell]
         norm = half_query(code, centre_codes[cell], step, query)
-        action = first_mine
-        first, last = starts[cell, first_mine], starts[cell, last_mine + 1]
+        action = first_wanted
+        first, last = starts[cell, first_wanted], starts[cell, last_wanted + 1]
         for j in range(first // BLOCK, (last + BLOCK - 1) // BLOCK):
             measure_half_block(codes, norms, chain[j], query, norm, distances)
             nearest = distances[0]
@@ -208,25 +207,25 @@ def _read_cells(centre_codes, rows, chosen, mine, code, steps, kept):
                 while place >= starts[cell, action + 1]:
                     action += 1
                 distance = min(distances[place - j * BLOCK] * step * step, FARTHEST)
-                if mine[action] and distance <= kept[action, n - 1] >> 32:
+                if wanted[action] and distance <= kept[action, n - 1] >> 32:
                     slot = owners[chain[j] * BLOCK + place - j * BLOCK]
                     _enter(kept[action], (np.int64(distance) << 32) | np.int64(slot))
-                    loosest = _loosest(kept, mine)
+                    loosest = _loosest(kept, wanted)
 
 
 @njit(nogil=True)
-def _loosest(kept, mine):
-    """The distance beyond which nothing is of use to any action."""
+def _loosest(kept, wanted):
+    """The distance beyond which an entry is a candidate for no action."""
     loosest = np.int64(-1)
-    for action in range(len(mine)):
-        if mine[action]:
+    for action in range(len(wanted)):
+        if wanted[action]:
             loosest = max(loosest, kept[action, -1] >> 32)
     return loosest
 
 
 @njit(nogil=True)
 def _enter(kept, number):
-    """Enter a number into an ordered list in place of its largest, unless it is larger still."""
+    """Insert a number into an ordered list, whose largest drops out, unless the number is larger than all."""
     at = len(kept) - 1
     if number >= kept[at]:
         return
@@ -274,7 +273,7 @@ def _cell_for(cells, query, norm, distances):
 
 @njit(nogil=True)
 def assign_entries(states, actions, slots, low, scale, cells, cell_of):
-    """The cell of each of these entries, into `cell_of`."""
+    """Write the cell of each of these entries into `cell_of`."""
     width = cells.regions.shape[1] * PART
     code, query = np.zeros(width, np.uint8), np.empty(width, np.int8)
     distances = np.empty(len(cells.norms) + BLOCK, np.int32)
@@ -295,7 +294,7 @@ def codes_of(states, actions, slots, low, scale):
 
 @njit()
 def mean_spreads(states, actions, slots, low, scale, cells, cell_of):
-    """Mean squared difference, in codes, between a number of an entry and of the centre of its cell, for each cell."""
+    """For each cell, the mean squared difference, in codes, between a number of an entry and of the centre."""
     centre_codes = cells.centre_codes
     code = np.zeros(centre_codes.shape[1], np.uint8)
     sums, counts = np.zeros(len(centre_codes), np.int64), np.zeros(len(centre_codes), np.int64)
@@ -310,7 +309,7 @@ def mean_spreads(states, actions, slots, low, scale, cells, cell_of):
 
 @njit()
 def encode_laid_out(states, actions, slots, cell_of, coded):
-    """Fill in the codes of entries that have been given rows."""
+    """Write the codes of entries that have rows."""
     rows, centres, steps = coded.rows, coded.cells.centre_codes, coded.steps
     code = np.zeros(rows.codes.shape[1] * PART, np.uint8)
     for i in range(len(actions)):
@@ -321,7 +320,7 @@ def encode_laid_out(states, actions, slots, cell_of, coded):
 
 @njit()
 def put_entries(states, actions, slots, coded):
-    """Put entries into their cells, new ones and replaced ones alike; how many of them no cell was made for."""
+    """Put entries, new ones and replaced ones, into their cells; returns how many lie far from every cell."""
     misfits = 0
     rows, cells, steps = coded.rows, coded.cells, coded.steps
     width = rows.codes.shape[1] * PART

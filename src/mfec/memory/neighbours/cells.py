@@ -1,10 +1,10 @@
-"""Approximate k-nearest-neighbour search that stands constant change: cells of states that lie together.
+"""Approximate k-nearest-neighbour search in cells of states that lie together, for buffers that change all the time.
 
 The states of all actions share one set of cells, a few dozen states in each. A search measures the distance to the
-cells (one pass for all actions), reads the nearest of them, and ranks the best of what it read by true distance. A
-write moves a dozen rows inside one cell. Nothing degrades as entries come and go; the cells are made anew whenever
-half of the entries have changed, and how many of them a search reads is then set so that it finds the wanted share of
-the true neighbours of states that were recently looked up. docs/memory.md tells how this was chosen over a graph.
+cells (one pass for all actions), reads the nearest of them, and ranks the best candidates by true distance. A write
+moves a dozen rows inside one cell. The cells are made anew whenever half of the entries have changed. The number of
+cells that a search reads is then set so that it finds the wanted share of the true neighbours of recent queries.
+docs/memory.md explains why this was chosen over a graph.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from mfec.memory.neighbours.cell_rows import CellRows
 from mfec.memory.neighbours.cell_search import (
     EVERYTHING_BY_CELLS,
-    LANES,
     NOTHING,
     SMALL,
+    SPLITS,
     Coded,
     assign_entries,
     codes_of,
@@ -41,13 +41,13 @@ from mfec.memory.neighbours.scan import Stored, scan
 from mfec.threads import n_threads, on_all_cores
 
 CELL_SIZE = 96  # entries of all actions in a cell, when the cells are made
-CELL_SAMPLE = 32  # entries for each cell, at most, to find the cells from
+CELL_SAMPLE = 32  # entries for each cell, at most, that the clustering reads
 SMALLEST_CHANGE = 1024  # entries put before cells are made anew, at least
 CHECKED = 8  # recent queries that are compared with full scans
 TOLERANCE = 0.02
 MANY_MISFITS = 0.1  # share of the entries put
-OUTSIDE = 0.001  # share of numbers below the coded range, and above: a wide range, since half codes round anyway
-SPARES = (8, 16, 32, 64)  # candidates beyond k that are ranked by true distance: as few of these as will do
+OUTSIDE = 0.001  # share of numbers below the coded range, and above it; small, since half codes are coarser anyway
+SPARES = (8, 16, 32, 64)  # candidates beyond k that are ranked by true distance: the fewest that reach the recall
 WORTH_SHARING = 65_536  # entries to read; below this, waking another thread costs as much as it saves
 
 log = logging.getLogger("mfec.memory")
@@ -56,8 +56,8 @@ log = logging.getLogger("mfec.memory")
 class CellIndex(IndexInMemory):
     """The approximate neighbour index over all action buffers: the states, and short codes of them, cell by cell.
 
-    `recall` is the share of the k true neighbours to find. `queries` are recent look-ups, where another index keeps
-    them.
+    `recall` is the share of the k true neighbours to find. `queries` are the recent queries of another index, if the
+    two share them.
     """
 
     name = active = "cells"
@@ -72,10 +72,10 @@ class CellIndex(IndexInMemory):
         self._steps = np.ones(0, np.int32)  # codes to a step of half codes, for each cell
         self._cells: Cells | None = None
         self._changes = 0  # entries put since the cells were made
-        self._made_for = 0  # entries there were then
+        self._made_for = 0  # entries at that time
         self._scattered = 0  # entries put since the rows of each cell were laid out side by side
-        self._misfits = 0  # entries put since then that lie far from every cell
-        self.reaches_its_recall = True  # False where codes are too coarse for the differences that matter
+        self._misfits = 0  # entries put since the cells were made that lie far from every cell
+        self.reaches_its_recall = True  # False if codes are too coarse to tell neighbours apart
         self._reads = 1  # cells that a search reads
         self._spare = SPARES[0]  # candidates beyond k
         self._queries = queries or RecentQueries(self.dim)
@@ -83,7 +83,7 @@ class CellIndex(IndexInMemory):
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
-        """What the index adds to one entry."""
+        """Its row in a cell, and its share of the cell's centre."""
         return CellRows.bytes_per_entry(dim) + 2 * (parts_of(dim) * PART + 4) // CELL_SIZE + 1
 
     @property
@@ -92,8 +92,8 @@ class CellIndex(IndexInMemory):
         return self._meter.recall
 
     def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Put the states that now stand in these slots into cells, new ones and replaced ones alike."""
-        self.grow(actions, slots)
+        """Put the states in these slots, which are new or have replaced others, into cells."""
+        self.count_entries(actions, slots)
         self._changes += len(actions)
         if self._cells is None or self._is_outdated():
             self._make_cells()
@@ -105,17 +105,17 @@ class CellIndex(IndexInMemory):
                 self._fill(*entries, self._rows.cells_of(*entries))
 
     def _is_outdated(self) -> bool:
-        """Whether half of the entries have changed, or fewer, if there are no cells for what comes in."""
+        """Whether half of the entries have changed, or a sixteenth if many of them fit no cell."""
         drifting = self._misfits > MANY_MISFITS * self._changes
         return self._changes >= max(SMALLEST_CHANGE, self._made_for // (16 if drifting else 2))
 
     def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:
-        """Nearly the k nearest entries. The next cells are tried on some of the states that an agent learned by."""
+        """Nearly the k nearest entries. Some queries of a learning agent are kept to set the next cells by."""
         if learning:
             self._queries.add(states)
         found = super().search(states, wanted, k)
         if learning:
-            self.watch(states, wanted, found.squared)
+            self.measure_recall(states, wanted, found.squared)
         return found
 
     def find(
@@ -124,9 +124,11 @@ class CellIndex(IndexInMemory):
         """Nearly the k nearest entries of each wanted (state, action) pair."""
         return self._search(states, wanted, k, self._reads, self._spare)
 
-    def watch(self, states: NDArray[np.float32], wanted: NDArray[np.bool_], squared: NDArray[np.float64]) -> None:
-        """Measure the recall, now and then."""
-        self._meter.watch(states, wanted, squared, self._sizes)
+    def measure_recall(
+        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], squared: NDArray[np.float64]
+    ) -> None:
+        """Compare one of these distances with a full scan now and then."""
+        self._meter.check(states, wanted, squared, self._sizes)
 
     def finish_reading(self) -> None:
         """Wait for the scan that measures the recall."""
@@ -145,19 +147,19 @@ class CellIndex(IndexInMemory):
         stored, coded = Stored(self._states, self._entry_ids, self._sizes), self._coded(self._cells)
         share_read = min(1.0, reads / len(self._cells))
         to_read = np.count_nonzero(wanted) * share_read * int(self._sizes.sum()) / self.n_actions
-        threads = min(n_threads(), max(LANES, len(wanted))) if to_read > WORTH_SHARING else 1
+        threads = min(n_threads(), max(SPLITS, len(wanted))) if to_read > WORTH_SHARING else 1
 
         def search_some_rows(share: int) -> None:
             search_rows(stored, coded, states, wanted, share, threads, reads, k + spare, small, slots, squared)
 
-        def search_some_lanes(share: int) -> None:
+        def search_some_splits(share: int) -> None:
             find_candidates(coded, states[0], wanted[0] & (self._sizes > small), reads, share, threads, kept[share])
 
         if len(wanted) > 1 or threads == 1:
             on_all_cores(search_some_rows, threads)
         else:
             kept = np.full((threads, self.n_actions, k + spare), NOTHING, np.int64)
-            on_all_cores(search_some_lanes, threads)
+            on_all_cores(search_some_splits, threads)
             merge_candidates(kept)
             rank_candidates(stored, states[0], wanted[0], kept[0], small, slots[0], squared[0])
         return slots, squared
@@ -202,10 +204,10 @@ class CellIndex(IndexInMemory):
         encode_laid_out(self._states, actions, slots, cell_of, self._coded(self._cells))
 
     def _set_reads(self) -> None:
-        """Read as few cells as find the wanted share of recent queries' neighbours, by halving the interval."""
+        """Find by bisection the fewest cells to read for the wanted recall on recent queries."""
         assert self._cells is not None
         queries = self._queries.states
-        if len(queries) == 0:  # nothing was looked up yet: what is stored will have to do
+        if len(queries) == 0:  # nothing was looked up yet: use stored states
             actions, slots = all_entries(self._sizes)
             some = slice(None, None, max(1, len(slots) // len(self._queries.kept)))
             queries = self._states[actions[some], slots[some]]
@@ -230,7 +232,7 @@ class CellIndex(IndexInMemory):
         self._judge(recall(many) * self._share_of_truth(queries[:CHECKED], truth))
 
     def _share_of_truth(self, queries: NDArray[np.float32], found: NDArray[np.float64]) -> float:
-        """How much of what full scans find is among `found`, squared distances (n, n_actions, k)."""
+        """The share of the neighbours of full scans that is among `found`, squared distances (n, n_actions, k)."""
         hits = neighbours = 0
         for query, of_query in zip(queries, found, strict=False):
             for action, size in enumerate(self._sizes.tolist()):
@@ -253,7 +255,7 @@ class CellIndex(IndexInMemory):
     # -- Storage ------------------------------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """Everything that is not an array, as JSON takes it."""
+        """The scale of codes, how old the cells are, and how many a search reads."""
         return {
             "scale": self._scale,
             "changes": self._changes,
@@ -285,7 +287,7 @@ class CellIndex(IndexInMemory):
         settings: dict[str, Any],
         tensors: dict[str, NDArray[Any]],
     ) -> None:
-        """Take in the entries in these slots, in the cells of which `settings()` and `tensors()` were kept."""
+        """Put the entries in these slots into the cells that `settings()` and `tensors()` describe."""
         self._scale = float(settings["scale"])
         self._changes, self._made_for = int(settings["changes"]), int(settings["made_for"])
         self._misfits = int(settings["misfits"])
@@ -312,7 +314,7 @@ class CellIndex(IndexInMemory):
         )
         if not fits:
             raise ValueError("its cells do not fit its entries")
-        self.grow(actions, slots)
+        self.count_entries(actions, slots)
         self._low, self._steps = tensors["low"].astype(np.float64), tensors["steps"].astype(np.int32)
         self._cells = Cells.of(regions.copy(), centres.copy(), first.astype(np.int64))
         self._fill(actions, slots, cell_of.astype(np.int32))

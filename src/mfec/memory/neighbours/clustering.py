@@ -1,7 +1,7 @@
 """Cells of states that lie together: k-means in two levels, on byte codes.
 
-Everything is whole numbers in fixed orders, so the same states give the same cells on every machine and for every
-number of threads.
+All arithmetic is in whole numbers, so the same states give the same cells on every machine and for every number of
+threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mfec.compiling import njit
 from mfec.memory.neighbours.codes import BLOCK, empty_blocks, measure_rows, put_code, shift_query
 from mfec.threads import n_threads, on_all_cores
 
-REGION_SAMPLE = 64  # codes for each region, to find the regions from
+REGION_SAMPLE = 64  # codes for each region that the clustering reads
 ROUNDS = 4  # of k-means; more moved the share of found neighbours by less than its noise
 
 
@@ -117,7 +117,7 @@ def _assign(codes, blocks, norms, n_centres, nearest):
 
 @njit(nogil=True)
 def _lloyd(codes, centres, blocks, norms):
-    """Rounds of k-means; centres that win nothing are left out at the end."""
+    """Rounds of k-means; centres without codes are dropped at the end."""
     nearest = np.empty(len(codes), np.int64)
     counts = np.zeros(len(centres), np.int64)
     for _ in range(ROUNDS):

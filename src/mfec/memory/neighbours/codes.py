@@ -1,7 +1,7 @@
-"""Byte codes of states: a quarter of the bytes, and distances in whole numbers, which no order of summing changes.
+"""Byte codes of states: a quarter of the bytes, and distances in whole numbers, which do not depend on any order.
 
 Codes lie in blocks of 16 rows, four numbers of each row side by side: (blocks, parts, 16 groups, 16 rows, 4 numbers),
-64 numbers in a part. One instruction then multiplies and adds four numbers of 16 rows, and no sum crosses rows.
+64 numbers in a part. So one instruction multiplies and adds four numbers of each of 16 rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GROUPS, GROUP = 16, 4
 PART = GROUPS * GROUP  # numbers; a code is padded to whole parts
 PART_BYTES = BLOCK * PART
 LEVELS = 255
-MIDDLE = 128  # a query's codes are shifted by this: the instruction multiplies unsigned by signed bytes
+MIDDLE = 128  # subtracted from a query's codes, since the instruction multiplies unsigned by signed bytes
 SAMPLE = 4096  # states that a code book is made from
 
 assert sys.byteorder == "little", "codes are packed for little-endian processors"
@@ -45,9 +45,9 @@ def all_entries(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
 def fit_code_book(sample: NDArray[np.float32], outside: float) -> tuple[NDArray[np.float64], float]:
     """Lowest coded number in each dimension and the step between codes, fitted to the bulk of a sample (n, dim).
 
-    A share `outside` of the sample lies below the coded range of a dimension, and as much above. States outside the
-    range are coded as its nearest point. That never lengthens a distance; a range that covered every outlier would be
-    too coarse to tell neighbours apart.
+    A share `outside` of the sample lies below the coded range of a dimension, and as much above it. A state outside
+    the range gets the code of the nearest point inside, which never lengthens a distance. A range that covered every
+    outlier would be too coarse to tell neighbours apart.
     """
     low, high = np.quantile(sample.astype(np.float64), (outside, 1.0 - outside), axis=0)
     return low, float((high - low).max()) / LEVELS or 1.0
@@ -62,7 +62,7 @@ def encode(state, low, scale, code):
 
 @njit(nogil=True)
 def put_code(blocks, norms, row, code):
-    """Write a code into a row of blocks, and what its distances start from into `norms`."""
+    """Write a code into a row of blocks, and its part of every squared distance, a^2 - 256 a, into `norms`."""
     norm = np.int32(0)
     for j in range(len(code)):
         number = np.int32(code[j])
@@ -73,7 +73,7 @@ def put_code(blocks, norms, row, code):
 
 @njit(nogil=True)
 def shift_query(code, query):
-    """The query of a code, int8 (parts * 64,), for `measure_block`; what its distances start from."""
+    """Write the query of a code, int8 (parts * 64,), for `measure_block`; returns its part of each squared distance."""
     norm = np.int32(0)
     for j in range(len(code)):
         query[j] = np.int8(np.int16(code[j]) - np.int16(MIDDLE))
@@ -103,14 +103,14 @@ def squared_distance(state, query):
 
 @njit(nogil=True)
 def measure_rows(blocks, norms, begin, end, query, query_norm, distances):
-    """Squared distances to rows begin..end, whole blocks of them; the place of row `begin` in `distances`."""
+    """Squared distances to rows begin..end, in whole blocks; returns the place of row `begin` in `distances`."""
     first = begin // BLOCK
     for block in range(first, (end + BLOCK - 1) // BLOCK):
         measure_block(blocks, norms, block, query, query_norm, distances, (block - first) * BLOCK)
     return begin % BLOCK
 
 
-# -- Half codes: what sets a state apart from the centre of its cell, 4 bits a number ---------------------------------
+# -- Half codes: the difference between a state and the centre of its cell, 4 bits a number ---------------------------
 
 HALF_LINES = GROUPS // 2
 HALF_BYTES = PART_BYTES // 2
@@ -152,10 +152,10 @@ def copy_half_code(blocks, norms, source, target):
 
 @njit(nogil=True)
 def half_query(code, centre, step, query):
-    """The query of a code, int8 (parts * 64,), for the rows of the cell with this centre; what distances start from.
+    """Write the query of a code, int8 (parts * 64,), for the cell with this centre; returns its part of a distance.
 
-    In halves of a step. Half a step is 2**16 units first, since a division does not vectorise. Where the query is too
-    far away for 8 bits, the distance to the centre still counts in full.
+    A query is in halves of a step. They are computed in units of 2**-16, since a division does not vectorise. A number
+    that does not fit 8 bits is clipped in the query, but counts in full in the returned part.
     """
     unit = np.int32(2 * 65536 // step)
     norm = np.int32(0)

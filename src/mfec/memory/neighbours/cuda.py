@@ -1,4 +1,4 @@
-"""Exact k-nearest-neighbour search where the states are: on a GPU, or on the CPU through the same code."""
+"""Exact k-nearest-neighbour search on the device that keeps the states: a GPU, or the CPU through the same code."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from numpy.typing import NDArray
 from mfec.compiling import njit
 from mfec.config import AgentConfig, DeviceName
 from mfec.device import Channel, open_channel
-from mfec.memory.neighbours.index import Found, Shape
+from mfec.memory.neighbours.index import Found, NeighbourIndex, Shape
 
 
-class CudaIndex:
-    """The index of buffers that live on a device, which keeps the states.
+class CudaIndex(NeighbourIndex):
+    """An index with its states on a device.
 
-    Its answers are those of `ExactIndex`: the k nearest by the distance in float64, older first among equals.
+    It finds what `ExactIndex` finds: the k nearest by the distance in float64, older first among equals.
     """
 
     name = active = "cuda"
     approximate = False
     measured_recall: float | None = None
+    embeds = False
 
     def __init__(
         self,
@@ -32,20 +33,19 @@ class CudaIndex:
         recall: float = 1.0,
         device: DeviceName | Channel = "cpu",
     ) -> None:
-        """device: its name, or the way to one that several memories share."""
+        """device: its name, or a channel to one that several memories share."""
         self.n_actions, _, self._dim = shape
         self._entry_ids = entry_ids
         self._channel = open_channel(device) if isinstance(device, str) else device
         self._channel.open(*shape)
-        self.embeds = False
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
-        """What the index adds to one entry beside its state: nothing."""
+        """Nothing beside its state."""
         return 0
 
     def embed_with(self, embedding: Any) -> bool:
-        """Let the device make states of bytes, so that a picture crosses over once, if the embedding has a way to."""
+        """Embed observations on the device, if the embedding can be handed over: each is then copied there once."""
         hand_over = getattr(embedding, "hand_over", None)
         self.embeds = hand_over is not None and hand_over(self._channel)
         return self.embeds
@@ -63,35 +63,16 @@ class CudaIndex:
         found = self._channel.look_up(states, wanted, k)
         slots, squared = np.ascontiguousarray(found.slots), np.ascontiguousarray(found.squared)
         for row, action in np.argwhere(_put_in_order(slots, squared, found.unsure, self._entry_ids)).tolist():
-            # More entries are as near as the last one: the oldest of them count.
+            # More entries are as near as the last one. The oldest of them are the neighbours.
             distances = self._channel.distances(found.states[row], action)
             order = np.lexsort((self._entry_ids[action, : len(distances)], distances))[:k]
             slots[row, action, : len(order)], squared[row, action, : len(order)] = order, distances[order]
         return Found(found.states, slots[..., :k], squared[..., :k])
 
-    def settings(self) -> dict[str, Any]:
-        """Nothing: the states say everything."""
-        return {}
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Nothing: the states say everything."""
-        return {}
-
-    def restore(
-        self,
-        actions: NDArray[np.int64],
-        slots: NDArray[np.int64],
-        states: NDArray[np.float32],
-        settings: dict[str, Any],
-        tensors: dict[str, NDArray[Any]],
-    ) -> None:
-        """Keep states in these slots."""
-        self.put(actions, slots, states)
-
 
 @njit()
 def _put_in_order(slots, squared, unsure, entry_ids):
-    """Put equally near neighbours in the order of their age; return where it must be found out who they are."""
+    """Order equally near neighbours by age; return where entries beyond k may be as near, bool (n, n_actions)."""
     n, n_actions, one_more = slots.shape
     k = one_more - 1
     open_ends = unsure.copy()

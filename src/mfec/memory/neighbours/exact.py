@@ -3,7 +3,7 @@
 A full float32 scan of 6 x 20,000 states of 64 numbers reads 31 MB a step, several emulator steps' worth of time.
 So each state also has a byte code per number (a quarter of the bytes, integer arithmetic). Distances between codes
 bound distances from below; only states that this bound cannot rule out are measured, in float64, and ranked. The
-answer is exact, and the same on every machine, for every batch size and every number of threads.
+result is exact, and the same on every machine, for every batch size and every number of threads.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from mfec.memory.neighbours.scan import Stored, enter
 from mfec.memory.neighbours.shares import fair_shares
 from mfec.threads import on_all_cores
 
-OUTSIDE = 0.01  # share of numbers below the coded range, and above
-RUN = 64  # code distances that are passed over together when the smallest of them is too large
+OUTSIDE = 0.01  # share of numbers below the coded range, and above it
+CHUNK = 64  # code distances that are skipped together when the smallest of them is too large
 
 
 class ExactIndex(IndexInMemory):
     """The exact neighbour index over all action buffers: the states, and a byte code for each of their numbers.
 
-    It finds all neighbours, whatever their share (`recall`) and number (k) that an index is to be set for.
+    It finds all neighbours, so it ignores `recall` and `k`, by which approximate indexes are set.
     """
 
     name = active = "exact"
@@ -53,16 +53,16 @@ class ExactIndex(IndexInMemory):
         self._norms = np.zeros((self.n_actions, n_blocks * BLOCK), np.int32)
         self._low = np.zeros(self.dim)
         self._scale = 1.0
-        self._coded_for = 0  # entries there were when the code book was made
+        self._coded_for = 0  # entries at the time when the code book was made
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
-        """What the index adds to one entry: its codes and their squared norm."""
+        """Bytes of its codes and their squared norm."""
         return parts_of(dim) * PART + 4
 
     def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Code the states that now stand in these slots, new ones and replaced ones alike."""
-        self.grow(actions, slots)
+        """Code the states in these slots, which are new or have replaced others."""
+        self.count_entries(actions, slots)
         if self._sizes.sum() >= 2 * self._coded_for:
             self._make_code_book()
         else:
@@ -135,18 +135,18 @@ def _search_one(stored, coded_states, action, query, k, slots, squared):
         error += (min(max((query[j] - low[j]) / scale, 0.0), float(LEVELS)) - code[j]) ** 2
     shifted = np.empty(len(code), np.int8)
     norm = shift_query(code, shifted)
-    coded = np.empty((size + RUN - 1) // RUN * RUN, np.int32)
+    coded = np.empty((size + CHUNK - 1) // CHUNK * CHUNK, np.int32)
     measure_rows(codes, norms, 0, size, shifted, norm, coded)
 
-    smallest = _run_minima(coded, size)
+    smallest = _chunk_minima(coded, size)
 
     # The k smallest code distances.
     first = np.full(k, -1, np.int64)
     worst = np.iinfo(np.int32).max
-    for run in range(len(smallest)):
-        if smallest[run] >= worst:
+    for chunk in range(len(smallest)):
+        if smallest[chunk] >= worst:
             continue
-        for i in range(run * RUN, min((run + 1) * RUN, size)):
+        for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, size)):
             if coded[i] < worst:
                 at = k - 1
                 while at > 0 and (first[at - 1] < 0 or coded[first[at - 1]] > coded[i]):
@@ -156,8 +156,8 @@ def _search_one(stored, coded_states, action, query, k, slots, squared):
                 if first[k - 1] >= 0:
                     worst = coded[first[k - 1]]
 
-    # No true neighbour is farther than the farthest of those k. A code is off by half a step in each number at most
-    # (1% more for rounding), so beyond this limit lies nothing nearer.
+    # No true neighbour is farther than the farthest of those k. A code is off by at most half a step in each number
+    # (1% more for rounding), so a state whose code is beyond this limit is no neighbour.
     limit = np.inf
     if size >= k:
         farthest = 0.0
@@ -165,25 +165,25 @@ def _search_one(stored, coded_states, action, query, k, slots, squared):
             farthest = max(farthest, squared_distance(states[i], query))
         limit = (np.sqrt(farthest) / scale + 1.01 * (0.5 * np.sqrt(dim) + np.sqrt(error))) ** 2 + 1.0
 
-    # The true distances of what is left, in order.
-    for run in range(len(smallest)):
-        if smallest[run] > limit:
+    # The remaining states, ranked by true distance.
+    for chunk in range(len(smallest)):
+        if smallest[chunk] > limit:
             continue
-        for i in range(run * RUN, min((run + 1) * RUN, size)):
+        for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, size)):
             if coded[i] <= limit:
                 enter(squared_distance(states[i], query), i, entry_ids, slots, squared)
 
 
 @njit()
-def _run_minima(coded, size):
-    """The smallest of each run of distances; `coded` is filled up to whole runs."""
-    minima = np.empty(len(coded) // RUN, np.int32)
+def _chunk_minima(coded, size):
+    """The smallest of each chunk of distances; `coded` is filled up to whole chunks."""
+    minima = np.empty(len(coded) // CHUNK, np.int32)
     for i in range(size, len(coded)):
         coded[i] = np.iinfo(np.int32).max
-    runs = coded.reshape(len(minima), RUN)
-    for run in range(len(minima)):
-        smallest = runs[run, 0]
-        for i in range(RUN):  # a fixed length vectorises
-            smallest = min(smallest, runs[run, i])
-        minima[run] = smallest
+    chunks = coded.reshape(len(minima), CHUNK)
+    for chunk in range(len(minima)):
+        smallest = chunks[chunk, 0]
+        for i in range(CHUNK):  # a fixed length vectorises
+            smallest = min(smallest, chunks[chunk, i])
+        minima[chunk] = smallest
     return minima

@@ -1,4 +1,4 @@
-"""What the episodic memory asks of a neighbour index, and what all indexes with states in this process share."""
+"""The interface of a neighbour index, and what all indexes that keep their states in this process share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class NeighbourIndex(Protocol):
     """Keeps the states of all action buffers, and finds the nearest in each.
 
     An index is made by `Index(shape, entry_ids, k=..., recall=..., device=...)`. A slot is a place in an action's
-    buffer; `entry_ids`, int64 (n_actions, capacity), is read in place and says which of two entries is older.
+    buffer. The index reads `entry_ids`, int64 (n_actions, capacity), in place: the older of two entries has the
+    smaller id. A subclass that keeps nothing beside the states inherits `settings`, `tensors` and `restore`.
     """
 
     name: str
@@ -42,17 +43,17 @@ class NeighbourIndex(Protocol):
 
     @property
     def measured_recall(self) -> float | None:
-        """Share of the true neighbours that were found lately; None where nothing was measured."""
+        """Share of the true neighbours that recent searches found; None if it was not measured."""
 
     @property
     def embeds(self) -> bool:
-        """Whether the index makes states of observations itself."""
+        """Whether the index embeds observations itself."""
 
     def embed_with(self, embedding: Any) -> bool:
-        """Make states of observations, uint8 (n, size), with this embedding from now on; False if it cannot."""
+        """Embed observations, uint8 (n, size), with this embedding from now on; False if the index cannot."""
 
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
-        """Keep states, float32 (n, dim), in these slots; of two for the same slot the later one stays."""
+        """Keep states, float32 (n, dim), in these slots; if two are for the same slot, the later one stays."""
 
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
         """The states, float32 (n, dim), that are kept in these slots."""
@@ -60,19 +61,21 @@ class NeighbourIndex(Protocol):
     def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:
         """The nearest entries in the wanted buffers, bool (n, n_actions).
 
-        states: float32 (n, dim), or observations where the index embeds. An index may set itself by the look-ups of a
-        `learning` agent; others leave no trace on what a checkpoint keeps, nor on what learning look-ups find.
+        states: float32 (n, dim), or observations if the index embeds. An index may adapt to the look-ups of a
+        `learning` agent. All other look-ups change neither a checkpoint nor what learning look-ups find.
         """
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
-        """What the index adds to the bytes of one entry beside its state."""
+        """Bytes that the index needs for one entry, its state not counted."""
 
     def settings(self) -> dict[str, Any]:
-        """Everything that a checkpoint must keep beside states and arrays."""
+        """What a checkpoint must keep beside states and arrays, as JSON takes it."""
+        return {}
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Arrays that a checkpoint must keep beside the states."""
+        return {}
 
     def restore(
         self,
@@ -82,13 +85,14 @@ class NeighbourIndex(Protocol):
         settings: dict[str, Any],
         tensors: dict[str, NDArray[Any]],
     ) -> None:
-        """Keep states in these slots, and go on where the index stood of which settings and tensors were kept."""
+        """Put states into these slots, and continue from the settings and tensors of a checkpoint."""
+        self.put(actions, slots, states)
 
 
-class IndexInMemory:
-    """States in this process, where compiled searches read them in place.
+class IndexInMemory(NeighbourIndex):
+    """An index with its states in this process, where compiled searches read them in place.
 
-    A subclass overrides `take_in` and `find`, and what it keeps beside the states.
+    A subclass overrides `take_in` and `find`; if it keeps more than the states, `settings`, `tensors` and `resume`.
     """
 
     approximate = False
@@ -105,7 +109,7 @@ class IndexInMemory:
         device: DeviceName | Channel = "cpu",
         states: NDArray[np.float32] | None = None,
     ) -> None:
-        """states: those of another index, which keeps them for both."""
+        """states: the array of another index, if the two share it."""
         self.n_actions, self.capacity, self.dim = shape
         # Full-size arrays cost address space only: the system hands out pages as entries are written.
         self._states = np.empty(shape, np.float32) if states is None else states
@@ -114,7 +118,7 @@ class IndexInMemory:
         self._k, self._recall = k, recall
 
     def embed_with(self, embedding: Any) -> bool:
-        """No: the agent embeds."""
+        """False: the agent embeds."""
         return False
 
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
@@ -132,14 +136,6 @@ class IndexInMemory:
         """The nearest entries in the wanted buffers."""
         return Found(states, *self.find(states, wanted, k))
 
-    def settings(self) -> dict[str, Any]:
-        """Nothing: the states say everything."""
-        return {}
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Nothing: the states say everything."""
-        return {}
-
     def restore(
         self,
         actions: NDArray[np.int64],
@@ -148,26 +144,28 @@ class IndexInMemory:
         settings: dict[str, Any],
         tensors: dict[str, NDArray[Any]],
     ) -> None:
-        """Keep states in these slots, and go on where the index stood."""
+        """Put states into these slots, and continue from the settings and tensors of a checkpoint."""
         self._states[actions, slots] = states
         self.resume(actions, slots, settings, tensors)
 
-    # -- For subclasses, and for an index that searches by another one ------------------------------------------------
+    # -- For subclasses, and for `AutoIndex`, which searches with other indexes ---------------------------------------
 
     def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """States stand in these slots, new ones and replaced ones alike."""
+        """Index the states in these slots, which are new or have replaced others."""
 
     def find(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Slots and squared distances, as `Found` has them; without a trace."""
+        """Slots and squared distances, as in `Found`; the index does not change."""
         raise NotImplementedError
 
-    def watch(self, states: NDArray[np.float32], wanted: NDArray[np.bool_], squared: NDArray[np.float64]) -> None:
-        """A learning agent was told these distances."""
+    def measure_recall(
+        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], squared: NDArray[np.float64]
+    ) -> None:
+        """Check the recall of a learning look-up that found these squared distances."""
 
     def finish_reading(self) -> None:
-        """States are about to change: whatever reads them beside the run comes to an end."""
+        """Wait for background threads that read the states, which are about to change."""
 
     def resume(
         self,
@@ -176,10 +174,10 @@ class IndexInMemory:
         settings: dict[str, Any],
         tensors: dict[str, NDArray[Any]],
     ) -> None:
-        """Take in the states in these slots, and go on where settings and tensors were kept."""
+        """Index the states in these slots, and continue from the settings and tensors of a checkpoint."""
         if len(actions):
             self.take_in(actions, slots)
 
-    def grow(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Count the entries of each buffer."""
+    def count_entries(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Count the entries of each buffer, with those in these slots."""
         np.maximum.at(self._sizes, actions, slots + 1)

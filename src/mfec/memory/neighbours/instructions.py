@@ -1,4 +1,4 @@
-"""Two things that compiled Python cannot say: dot products of bytes, and a request for memory ahead of time."""
+"""Two instructions that numba does not offer: dot products of bytes, and prefetching memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 ROWS, GROUPS = 16, 16
-SUMS = 4  # side by side, so that no step waits for the one before
+SUMS = 4  # independent sums, so that no addition waits for the one before
 WHOLE, SHORT, BYTE = ir.IntType(32), ir.IntType(16), ir.IntType(8)
-LANES = ir.VectorType(WHOLE, ROWS)
+LANES = ir.VectorType(WHOLE, ROWS)  # of a 512-bit register
 PAIRS = ir.VectorType(SHORT, 2 * ROWS)
 DOT_OF_BYTES = "llvm.x86.avx512.vpdpbusd.512"
 
@@ -57,7 +57,7 @@ subtract_dots_of_halves: Any = intrinsic(_subtract_dots_of_halves)
 
 
 def _prefetch(typing_context: Any, address: Any) -> Any:
-    """Start loading the cache line at an address; nothing happens where the processor cannot."""
+    """Start loading the cache line at an address; a processor that cannot does nothing."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = BYTE.as_pointer()

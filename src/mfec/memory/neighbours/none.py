@@ -1,4 +1,4 @@
-"""No neighbours: for states that are names, and none is near another."""
+"""No neighbours: for states that are names, so that none is near another."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mfec.memory.neighbours.index import IndexInMemory
 
 
 class NoIndex(IndexInMemory):
-    """Finds nothing, so that the memory knows exact matches alone."""
+    """Finds no neighbours, so that the memory has exact matches only."""
 
     name = active = "none"
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
-        """What the index adds to one entry."""
+        """Nothing beside its state."""
         return 0
 
     def find(

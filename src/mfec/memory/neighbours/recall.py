@@ -1,4 +1,4 @@
-"""How many of the true neighbours an approximate search finds, measured as it works."""
+"""How many of the true neighbours an approximate search finds, measured during a run."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ LAST = 100  # checks that the mean is taken over
 
 
 class RecallMeter:
-    """Checks a random look-up against a full scan of its buffer now and then, in the background.
+    """Compares a random look-up with a full scan of its buffer now and then, in a background thread.
 
-    The scan reads the buffer that the memory writes to: call `finish` before a write. No more than 1% of the time since
-    the first look-up is spent.
+    The scan reads the buffer in place, so call `finish` before you write to it. Scans take no more than 1% of the time
+    since the first look-up.
     """
 
     def __init__(self, states: NDArray[np.float32]) -> None:
         """states: float32 (n_actions, capacity, dim), read in place."""
         self._states = states
-        self._rng = random.Random()  # of its own: what is checked must not touch a run
+        self._rng = random.Random()  # not the run's: what is checked must not change the run
         self._pool: ThreadPoolExecutor | None = None
         self._running: Future[tuple[float, float]] | None = None
         self._checks: deque[float] = deque(maxlen=LAST)
@@ -38,14 +38,14 @@ class RecallMeter:
         """Mean share of true neighbours found in the last 100 checks, or None before the first."""
         return sum(self._checks) / len(self._checks) if self._checks else None
 
-    def watch(
+    def check(
         self,
         states: NDArray[np.float32],
         wanted: NDArray[np.bool_],
         squared: NDArray[np.float64],
         sizes: NDArray[np.int64],
     ) -> None:
-        """A search has found these squared distances (n, n_actions, k): check one of them, if there is time to."""
+        """Start a check of one of these squared distances (n, n_actions, k), unless the time is used up."""
         now = time.perf_counter()
         self._began = self._began or now
         if self._running is not None and self._running.done():

@@ -1,4 +1,4 @@
-"""A few of the states that were looked up lately: what an index is tried on."""
+"""A few of the states that were looked up recently. Indexes are tried on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEPT = 64
-EVERY = 16  # look-ups between two that are kept: consecutive frames tell the same story
+EVERY = 16  # look-ups between two that are kept: consecutive frames are too much alike
 
 
 class RecentQueries:
@@ -17,7 +17,7 @@ class RecentQueries:
         self.seen = 0
 
     def add(self, states: NDArray[np.float32]) -> None:
-        """States that are looked up, float32 (n, dim)."""
+        """Count look-ups of states, float32 (n, dim), and keep every sixteenth."""
         for row in range(-self.seen % EVERY, len(states), EVERY):
             self.kept[(self.seen + row) // EVERY % KEPT] = states[row]
         self.seen += len(states)
@@ -29,11 +29,11 @@ class RecentQueries:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many as are kept."""
+        """Whether `KEPT` queries are there."""
         return len(self.states) == KEPT
 
     def restore(self, kept: NDArray[np.float32], seen: int) -> None:
-        """Go on with the look-ups that were kept."""
+        """Continue from the queries of a checkpoint."""
         if kept.shape != self.kept.shape or kept.dtype != self.kept.dtype or seen < 0:
             raise ValueError("its recent look-ups do not fit its states")
         self.kept, self.seen = kept.copy(), seen

@@ -1,4 +1,4 @@
-"""A full scan of one buffer: for small buffers, and to check what an index has found."""
+"""A full scan of one buffer: for small buffers, and to measure the recall of an index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stored(NamedTuple):
 def scan(states, entry_ids, query, slots, squared):
     """The nearest of all states (n, dim): slots and squared distances, nearest first, older first among equals."""
     for slot in range(len(states)):
-        # 32 bits are right to 1 in 1,000 for thousands of numbers, unless they overflow or vanish.
+        # A float32 distance is right to 1 in 1,000 for thousands of numbers, unless it overflows or vanishes.
         rough = _rough_distance(states[slot], query)
         if TINY < rough < np.inf and rough * np.float32(0.999) > squared[-1]:
             continue
@@ -34,7 +34,7 @@ def scan(states, entry_ids, query, slots, squared):
 
 @njit(nogil=True)
 def enter(distance, slot, entry_ids, slots, squared):
-    """Enter a slot among the nearest, unless all of them are nearer or, at the same distance, older."""
+    """Insert a slot into the list of the nearest, unless all of those are nearer or, at equal distance, older."""
     at = len(slots)
     while at > 0 and (
         slots[at - 1] < 0

@@ -1,4 +1,4 @@
-"""Which thread searches what."""
+"""How look-ups are divided among threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORTH_SHARING = 65_536  # entries to search; below this, waking another thread c
 
 
 def fair_shares(wanted: NDArray[np.bool_], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The thread that searches each wanted (state, action) pair: the largest first, each to the least loaded thread.
+    """The thread that searches each wanted (state, action) pair: largest buffers first, to the least loaded thread.
 
     wanted: bool (n, n_actions), sizes: int64 (n_actions,), the entries of each action's buffer.
     """
