@@ -230,9 +230,9 @@ class MFEC:
 
     def predict(
         self,
-        observation: NDArray[Any] | int,
+        observation: Any,
         state: tuple[NDArray[Any], ...] | None = None,
-        episode_start: NDArray[np.bool_] | None = None,
+        episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
         *,
         epsilon: float | None = None,

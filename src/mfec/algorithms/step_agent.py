@@ -94,9 +94,9 @@ class StepAgent:
 
     def predict(
         self,
-        observation: NDArray[Any] | int,
+        observation: Any,
         state: PolicyState | None = None,
-        episode_start: NDArray[np.bool_] | None = None,
+        episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
         *,
         epsilon: float | None = None,

@@ -5,7 +5,7 @@ ale-py's own defaults differ in every one of these: sticky actions, clipped rewa
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import gymnasium
 import numpy as np
@@ -22,6 +22,20 @@ __all__ = ["Atari", "AtariVector", "atari_games", "make_atari"]
 Observation = NDArray[np.uint8]
 
 
+@overload
+def make_atari(
+    game: str,
+    *,
+    n_envs: None = None,
+    frame_stack: int = ...,
+    sticky_actions: float = ...,
+    max_frames: int = ...,
+    render_mode: str | None = None,
+) -> Atari: ...
+@overload
+def make_atari(
+    game: str, *, n_envs: int, frame_stack: int = ..., sticky_actions: float = ..., max_frames: int = ...
+) -> AtariVector: ...
 def make_atari(
     game: str,
     *,
@@ -41,10 +55,10 @@ def make_atari(
         max_frames: frames after which a game is cut off.
         render_mode: None or `rgb_array`.
     """
-    settings = {"frame_stack": frame_stack, "sticky_actions": sticky_actions, "max_frames": max_frames}
+    settings: dict[str, Any] = {"frame_stack": frame_stack, "sticky_actions": sticky_actions, "max_frames": max_frames}
     if n_envs is None:
-        return Atari(game, render_mode=render_mode, **settings)  # type: ignore[arg-type]
-    return AtariVector(game, n_envs, **settings)  # type: ignore[arg-type]
+        return Atari(game, render_mode=render_mode, **settings)
+    return AtariVector(game, n_envs, **settings)
 
 
 class Atari(gymnasium.Env[Observation, np.int64]):

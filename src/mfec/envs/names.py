@@ -45,17 +45,12 @@ def make_env(
             return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
         except gymnasium.error.Error as error:
             raise ValueError(f"{name} cannot be made: {error}") from None
+    settings: dict[str, Any] = {name: value for name, value in vars(config).items() if name != "n_envs"}
     if every_frame:
-        settings = {name: value for name, value in vars(config).items() if name != "n_envs"}
         return AtariVector(name, config.n_envs, **settings, frame_skip=1)
-    return make_atari(
-        name,
-        n_envs=None if config.n_envs == 1 else config.n_envs,
-        frame_stack=config.frame_stack,
-        sticky_actions=config.sticky_actions,
-        max_frames=config.max_frames,
-        render_mode=render_mode,
-    )
+    if config.n_envs > 1:
+        return make_atari(name, n_envs=config.n_envs, **settings)
+    return make_atari(name, **settings, render_mode=render_mode)
 
 
 def env_names() -> dict[str, list[str]]:

@@ -140,9 +140,9 @@ class Baseline:
 
     def predict(
         self,
-        observation: NDArray[Any] | int,
+        observation: Any,
         state: PolicyState | None = None,
-        episode_start: NDArray[np.bool_] | None = None,
+        episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
         *,
         epsilon: float | None = None,
