@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -33,6 +34,7 @@ from mfec.algorithms.baselines.state import model_state, restore_model, restore_
 from mfec.algorithms.baselines.vec_env import EnvironmentsVecEnv
 
 KIND = "baseline"  # of its checkpoints
+LOSSES = {"dqn": ["loss"], "prioritised_dqn": ["loss"], "a2c": ["policy_loss", "value_loss", "entropy_loss"]}
 SETTINGS = {"dqn": DQNConfig, "prioritised_dqn": DQNConfig, "a2c": A2CConfig}
 
 
@@ -104,13 +106,21 @@ class Baseline:
         return isinstance(self.model, A2C)
 
     def metrics(self) -> Metrics:
-        """What replay holds; A2C has none."""
-        replay = getattr(self.model, "replay_buffer", None)
-        if not isinstance(replay, FrameReplay):
-            return {}
-        entries = replay.size() * replay.n_envs
-        fill = entries / (replay.buffer_size * replay.n_envs)
-        return {"memory_entries": entries, "memory_bytes": replay.nbytes, "memory_fill": round(fill, 6)}
+        """Updates so far and the losses of the last one; DQN's epsilon, and what its replay holds."""
+        model = self.model
+        logged = model.logger.name_to_value if hasattr(model, "_logger") else {}
+        losses = {name: logged.get(f"train/{name}") for name in LOSSES[self.algorithm]}
+        metrics = {"updates": model._n_updates, **losses}
+        replay = getattr(model, "replay_buffer", None)
+        if isinstance(model, DQN) and isinstance(replay, FrameReplay):
+            entries = replay.size() * replay.n_envs
+            metrics |= {
+                "epsilon": model.exploration_rate,
+                "memory_entries": entries,
+                "memory_bytes": replay.nbytes,
+                "memory_fill": round(entries / (replay.buffer_size * replay.n_envs), 6),
+            }
+        return metrics
 
     def begin_row(self) -> None:
         """Nothing is counted between rows."""
@@ -123,7 +133,8 @@ class Baseline:
             # Of a run that is stopped: counted on from where it was.
             begins = self.model.num_timesteps == 0
             try:
-                self.model.learn(steps, _Rollouts(self, callbacks), reset_num_timesteps=begins)
+                # Without its own log, which would forget the losses each time that it is shown.
+                self.model.learn(steps, _Rollouts(self, callbacks), sys.maxsize, reset_num_timesteps=begins)
                 self._tell(callbacks)
             except _EndOfTraining:
                 pass

@@ -113,6 +113,7 @@ class PrioritisedDQN(DQN):
         self._update_learning_rate(self.policy.optimizer)
         replay = self.replay_buffer
         assert isinstance(replay, PrioritisedReplay)
+        losses = []
         for _ in range(gradient_steps):
             batch, weights, items = replay.draw(batch_size, self.beta)
             with torch.no_grad():
@@ -125,4 +126,6 @@ class PrioritisedDQN(DQN):
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
             self.policy.optimizer.step()
             replay.update(items, (targets - values.detach()).cpu().numpy().reshape(-1))
+            losses.append(loss.item())
         self._n_updates += gradient_steps
+        self.logger.record("train/loss", np.mean(losses))
