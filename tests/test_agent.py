@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers import TimeLimit, TransformAction, TransformObservation
+from gymnasium.wrappers import TimeLimit, TransformObservation
 
 from mfec.agent import MFEC, BadEnvironmentData
 from mfec.callbacks import Callback
@@ -42,12 +42,14 @@ from .playing import (
 # -- What it remembers ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("few_neighbours", ["infinity", "mean", "zero"])
-@pytest.mark.parametrize("update", ["max", "replace"])
-@pytest.mark.parametrize("gamma", [1.0, 0.9])
 @pytest.mark.parametrize(
-    "make",
-    [partial(gymnasium.make, "CartPole-v1"), partial(gymnasium.make, "FrozenLake-v1"), Pictures, Shifted],
+    ("make", "gamma", "update", "few_neighbours"),
+    [
+        (partial(gymnasium.make, "CartPole-v1"), 1.0, "max", "infinity"),
+        (partial(gymnasium.make, "FrozenLake-v1"), 0.9, "replace", "mean"),
+        (Pictures, 0.9, "max", "zero"),
+        (Shifted, 1.0, "replace", "infinity"),
+    ],
     ids=["CartPole", "FrozenLake", "pictures", "shifted"],
 )
 def test_the_memory_is_the_dictionary_of_equation_1(make, gamma, update, few_neighbours):
@@ -56,8 +58,8 @@ def test_the_memory_is_the_dictionary_of_equation_1(make, gamma, update, few_nei
         env, gamma=gamma, update=update, few_neighbours=few_neighbours, k=3, epsilon=0.1, capacity=1000, seed=1
     )
     seen = Keep()
-    agent.learn(total_frames=400, callback=seen)
-    assert agent.frames == 400 == len(env.actions)
+    agent.learn(total_frames=200, callback=seen)
+    assert agent.frames == 200 == len(env.actions)
     finished = [game for game in env.games if game and game[-1][-1]]
     assert agent.games == len(finished) == len(seen.games) > 3
     assert [game.score for game in seen.games] == [sum(step[2] for step in game) for game in finished]
@@ -89,18 +91,17 @@ def test_a_lost_life_ends_an_episode_or_not_while_the_score_is_the_games(episode
     assert expected != remembered(env.games, 1.0, lives=episode != "life")
 
 
-@pytest.mark.parametrize("episode", ["life", "game"])
-def test_lives_of_qbert_end_episodes_or_not(episode):
-    env = Recorder(make_atari("qbert", max_frames=1600))
+def test_lives_of_qbert_end_episodes():
+    env = Recorder(make_atari("qbert", max_frames=1000))
     games = Keep()
-    agent = MFEC(env, episode=episode, capacity=2000, seed=0).learn(total_frames=3600, callback=games)
+    agent = MFEC(env, capacity=2000, seed=0).learn(total_frames=2100, callback=games)
     finished = [game for game in env.games if game and game[-1][-1]]
     assert len(finished) >= 2
     assert [game.score for game in games.games] == [sum(step[2] for step in game) for game in finished]
     assert [game.length_frames for game in games.games] == [4 * len(game) for game in finished]
-    expected = remembered(env.games, 1.0, lives=episode == "life")
+    expected = remembered(env.games, 1.0, lives=True)
     assert entries(agent) == expected
-    assert expected != remembered(env.games, 1.0, lives=episode != "life")
+    assert expected != remembered(env.games, 1.0)
 
 
 def test_episodes_cut_off_by_a_time_limit_are_written():
@@ -166,7 +167,7 @@ def test_the_reset_step_of_other_vector_environments_is_not_experience(mode):
 def test_vector_environments_of_gymnasium_are_played():
     vector = gymnasium.make_vec("CartPole-v1", 4)
     games = Keep()
-    agent = MFEC(vector, k=3, capacity=5000, seed=0).learn(1000, callback=games)
+    agent = MFEC(vector, k=3, capacity=5000, seed=0).learn(400, callback=games)
     assert agent.games == len(games.games) > 10
     assert len(agent.memory) == sum(game.length_frames for game in games.games), "no cart stands twice in one place"
     assert {game.score - game.length_frames for game in games.games} == {0.0}
@@ -293,42 +294,16 @@ def test_an_embedding_of_ones_own_is_used_saved_and_asked_for(index, tmp_path):
         MFEC.load(tmp_path, embedding=Halved(20 * 30 * 3, 5, seed=0))
 
 
-def test_other_spaces_are_refused_with_what_is_supported():
-    env = Walk()
-    for bad, named in (
-        (TransformObservation(env, lambda o: {"at": o}, spaces.Dict({"at": env.observation_space})), "Dict"),
-        (TransformAction(env, lambda a: 0, spaces.Box(-1, 1, (1,))), "Box"),
-        (TransformAction(env, lambda a: 0, spaces.MultiDiscrete([2, 2])), "MultiDiscrete"),
-    ):
-        with pytest.raises(TypeError, match=rf"{named}.*supported are Discrete actions, and Box .* or Discrete obs"):
-            MFEC(bad)
-
-
 @pytest.mark.parametrize("n", [None, 3])
 def test_spaces_need_not_begin_at_0(n):
     env = Shifted() if n is None else side_by_side(Shifted, n)
-    agent = MFEC(env, k=2, capacity=100, epsilon=0.2, seed=0).learn(300)
+    agent = MFEC(env, k=2, capacity=100, epsilon=0.2, seed=0).learn(150)
     assert agent.games > 5
     assert set(agent.predict(np.array([-2, 0, 2]))[0]) <= {5, 6, 7}
     assert agent.predict(-2, deterministic=True)[0] == 7, "the only action that is rewarded"
 
 
-def test_observations_are_known_again_whatever_type_the_environment_gives_them():
-    """An environment of float32 that returns float64, or lists, as many do."""
-
-    class Loose(Walk):
-        def _observe(self):
-            return np.array([self.at, self.t], np.float64)
-
-    env = Recorder(Loose())
-    agent = MFEC(env, k=1, capacity=500, seed=0).learn(50)
-    observation, action, *_ = env.games[0][3]
-    keys = array_keys(np.asarray(observation, np.float32)[None])
-    estimates = agent.memory.estimate(np.asarray(observation, np.float32)[None], keys, mark_used=False)
-    assert estimates.exact[0, action]
-
-
-@pytest.mark.parametrize("mode", [None, AutoresetMode.DISABLED, AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+@pytest.mark.parametrize("mode", [None, AutoresetMode.DISABLED, AutoresetMode.SAME_STEP])
 def test_what_was_learned_is_known_again_where_a_wrapper_changed_the_type(mode):
     """`o / 255` is float64 in a space of float32: learning, `predict` and `explain` must see the same states."""
 
@@ -439,9 +414,9 @@ def test_states_and_their_keys_do_not_depend_on_the_batch(dtype):
 
 
 def test_what_many_environments_stored_matches_exactly_for_one_observation():
-    recorders = [Recorder(make_atari("qbert", max_frames=120)) for _ in range(3)]
+    recorders = [Recorder(make_atari("qbert", max_frames=120)) for _ in range(2)]
     vector = SyncVectorEnv([lambda own=own: own for own in recorders], autoreset_mode=AutoresetMode.DISABLED)
-    agent = MFEC(vector, capacity=1000, seed=0).learn(3 * 40 * 4)
+    agent = MFEC(vector, capacity=1000, seed=0).learn(2 * 40 * 4)
     game = next(game for recorder in recorders for game in recorder.games if game and game[-1][-1])
     for observation, action, *_ in game:
         one = observation[None]
@@ -469,7 +444,7 @@ def test_predict_takes_one_observation_or_many():
 
 
 def test_predict_takes_numbers_where_observations_are_numbers():
-    agent = MFEC("FrozenLake-v1", capacity=100, k=1, seed=0).learn(500)
+    agent = MFEC("FrozenLake-v1", capacity=100, k=1, seed=0).learn(100)
     actions, _ = agent.predict(np.arange(16), deterministic=True)
     assert [agent.predict(i, deterministic=True)[0] for i in range(16)] == actions.tolist()
 
@@ -481,19 +456,18 @@ def test_observations_of_another_shape_are_refused():
             agent.predict(np.zeros(shape, np.float32))
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
-def test_predict_leaves_the_memory_and_learning_alone(deterministic, tmp_path):
+def test_predict_leaves_the_memory_and_learning_alone(tmp_path):
     """Even where reading an entry counts as using it, and between any two steps."""
     frames = np.random.default_rng(0).integers(256, size=(3, 84, 84), dtype=np.uint8)
 
     class Disturb(Callback):
         def on_step(self, agent):
-            agent.predict(frames, deterministic=deterministic)
-            agent.predict(frames[0], deterministic=deterministic, epsilon=0.5)
+            agent.predict(frames, deterministic=True)
+            agent.predict(frames[0], epsilon=0.5)
 
     alone, disturbed = (MFEC(qbert(None), **LITTLE, seed=0) for _ in range(2))
-    expected = everything(alone.learn(1500), tmp_path / "alone", but=("playing",))
-    disturbed.learn(1500, callback=Disturb())
+    expected = everything(alone.learn(600), tmp_path / "alone", but=("playing",))
+    disturbed.learn(600, callback=Disturb())
     assert everything(disturbed, tmp_path / "disturbed", but=("playing",)) == expected
 
 
@@ -505,8 +479,7 @@ def test_a_generator_of_ones_own_decides_what_predict_draws():
     assert not np.array_equal(once, other)
 
 
-@pytest.mark.parametrize("ties", ["random", "first"])
-@pytest.mark.parametrize("few_neighbours", ["infinity", "mean", "zero"])
+@pytest.mark.parametrize(("ties", "few_neighbours"), [("random", "infinity"), ("random", "zero"), ("first", "zero")])
 def test_actions_of_equal_value_are_all_taken_or_the_first(ties, few_neighbours):
     env = Recorder(Walk(reward=lambda action: 0.0))
     settings = {"few_neighbours": few_neighbours, "ties": ties, "k": 1000, "capacity": 2000, "epsilon": 0.0}
@@ -529,14 +502,14 @@ def test_ties_are_broken_evenly():
     assert all(abs(count - 1000) < 150 for count in np.bincount(actions, minlength=4))  # 5 standard deviations
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
 def test_epsilon_of_the_actions_are_random(epsilon):
     """Only action 0 is ever rewarded, and the first game finds it: all else is exploration."""
     env = Recorder(Walk(reward=lambda action: float(action == 0), length=1))
-    agent = MFEC(env, epsilon=epsilon, k=1, capacity=10_000, few_neighbours="zero", ties="first", seed=0).learn(4000)
+    agent = MFEC(env, epsilon=epsilon, k=1, capacity=10_000, few_neighbours="zero", ties="first", seed=0).learn(600)
     counts = np.bincount(env.actions, minlength=4)
-    assert agent.games == 4000
-    assert all(abs(count - 1000 * epsilon) < 150 for count in counts[1:])
+    assert agent.games == 600
+    assert all(abs(count - 150 * epsilon) < 41 for count in counts[1:])  # 5 standard deviations
     assert (counts[1:] > 0).all() == (epsilon > 0)
 
 
@@ -546,15 +519,15 @@ def test_stable_baselines3_evaluates_the_agent(tmp_path):
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    agent = MFEC(gymnasium.make("CartPole-v1"), capacity=2000, k=5, seed=0).learn(1000)
+    agent = MFEC(gymnasium.make("CartPole-v1"), capacity=2000, k=5, seed=0).learn(300)
     before = everything(agent, tmp_path / "before", but=("playing",))
     vector = DummyVecEnv([partial(gymnasium.make, "CartPole-v1")])
     vector.seed(7)
-    scores, lengths = evaluate_policy(agent, vector, n_eval_episodes=5, return_episode_rewards=True)
+    scores, lengths = evaluate_policy(agent, vector, n_eval_episodes=3, return_episode_rewards=True)
 
     env, expected = gymnasium.make("CartPole-v1"), []
     observation, _ = env.reset(seed=7)
-    for _ in range(5):
+    for _ in range(3):
         score, ended = 0.0, False
         while not ended:
             observation, reward, terminated, truncated, _ = env.step(agent.predict(observation, deterministic=True)[0])
@@ -563,18 +536,6 @@ def test_stable_baselines3_evaluates_the_agent(tmp_path):
         observation, _ = env.reset()
     assert scores == expected == lengths
     assert everything(agent, tmp_path / "after", but=("playing",)) == before
-
-
-@pytest.mark.filterwarnings("ignore:Evaluation environment is not wrapped")
-@pytest.mark.torch
-def test_stable_baselines3_evaluates_the_agent_on_atari():
-    from stable_baselines3.common.evaluation import evaluate_policy
-
-    agent = MFEC(make_atari("qbert"), capacity=1000, seed=0).learn(800)
-    env = make_atari("qbert", max_frames=240)
-    scores, lengths = evaluate_policy(agent, env, n_eval_episodes=2, deterministic=False, return_episode_rewards=True)
-    assert len(scores) == 2
-    assert all(50 <= length <= 60 for length in lengths)
 
 
 # -- Learning ---------------------------------------------------------------------------------------------------------
@@ -630,10 +591,7 @@ def greedy_return(agent: MFEC, env: gymnasium.Env, gamma: float) -> tuple[float,
     return sum(gamma**t * reward for t, reward in enumerate(rewards)), rewards
 
 
-@pytest.mark.parametrize(
-    ("gamma", "end", "n", "numbered"),
-    [(1.0, "gold", None, False), (0.95, "gold", 4, True), (0.6, "crumb", 4, True)],
-)
+@pytest.mark.parametrize(("gamma", "end", "n", "numbered"), [(1.0, "gold", None, False), (0.6, "crumb", 4, True)])
 def test_the_optimum_of_a_maze_is_learned(gamma, end, n, numbered):
     def make():
         env = TimeLimit(Maze(), 60)
@@ -642,7 +600,7 @@ def test_the_optimum_of_a_maze_is_learned(gamma, end, n, numbered):
         return env
 
     env = make() if n is None else side_by_side(make, n)
-    agent = MFEC(env, gamma=gamma, epsilon=0.8, k=3, capacity=100, seed=0).learn(16_000)
+    agent = MFEC(env, gamma=gamma, epsilon=0.8, k=3, capacity=100, seed=0).learn(4000)
     reached, rewards = greedy_return(agent, make(), gamma)
     assert reached == pytest.approx(Maze().optimum(gamma, steps=60), rel=1e-12)
     assert rewards[-1] == {"gold": 9.9, "crumb": 0.9}[end]
@@ -690,12 +648,11 @@ def but_for_the_index(agent: MFEC, path: Path) -> tuple[dict, dict]:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("n", "settings"), [(None, LITTLE), (2, {"capacity": 5000})])
-def test_an_agent_on_a_device_plays_what_one_on_the_cpu_plays(n, settings, tmp_path):
+def test_an_agent_on_a_device_plays_what_one_on_the_cpu_plays(tmp_path):
     """Bit for bit, also where it was saved under one index and went on under the other."""
-    total_frames = 1000
-    agents = {index: MFEC(qbert(n), index=index, seed=5, **settings) for index in ("exact", "cuda")}
-    half = {index: Keep(tmp_path / index, after=(total_frames // 4 // (2 * (n or 1)),)) for index in agents}
+    total_frames = 100
+    agents = {index: MFEC(side_by_side(Pictures, 2), index=index, seed=5, **LITTLE) for index in ("exact", "cuda")}
+    half = {index: Keep(tmp_path / index, after=(25,)) for index in agents}
     for index, agent in agents.items():
         agent.learn(total_frames, callback=half[index])
         assert agent.memory.active_index == index
@@ -704,7 +661,8 @@ def test_an_agent_on_a_device_plays_what_one_on_the_cpu_plays(n, settings, tmp_p
     assert but_for_the_index(agents["cuda"], tmp_path / "other") == expected
     for before, after in (("exact", "cuda"), ("cuda", "exact")):
         (saved,) = half[before].after
-        agent = MFEC.load(tmp_path / before / str(saved), env=qbert(n), index=after, device="cpu")
+        env = side_by_side(Pictures, 2)
+        agent = MFEC.load(tmp_path / before / str(saved), env=env, index=after, device="cpu")
         assert (agent.config.index, agent.memory.active_index) == (after, after)
         assert 0 < agent.frames < total_frames
         agent.learn(total_frames)
@@ -716,10 +674,10 @@ def test_pictures_are_projected_on_the_device_and_other_observations_before():
     """A picture crosses over once; it becomes a state there, of the same bits."""
     on_cpu, on_device = (MFEC(Pictures(), index=index, k=3, capacity=100, seed=0) for index in ("exact", "cuda"))
     for agent in (on_cpu, on_device):
-        agent.learn(100)
+        agent.learn(40)
     assert on_cpu.memory.tensors()["states"].tobytes() == on_device.memory.tensors()["states"].tobytes()
     on_device.embedding = None  # nobody asks it any more
-    on_device.learn(110)
+    on_device.learn(50)
     walk = MFEC(Walk(), index="cuda", embedding="random_projection", dim=3, capacity=100, seed=0).learn(50)
     same = MFEC(Walk(), index="exact", embedding="random_projection", dim=3, capacity=100, seed=0).learn(50)
     assert walk.memory.tensors()["states"].tobytes() == same.memory.tensors()["states"].tobytes()
@@ -727,15 +685,16 @@ def test_pictures_are_projected_on_the_device_and_other_observations_before():
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("make", [Pictures, Walk, Shifted])
+@pytest.mark.parametrize("make", [Pictures, Shifted])
 def test_an_agent_on_a_device_predicts_what_one_on_the_cpu_predicts(make, tmp_path):
-    agent = MFEC(make(), index="cuda", k=3, capacity=100, seed=0).learn(200)
+    agent = MFEC(make(), index="cuda", k=3, capacity=100, seed=0).learn(60)
     agent.save(tmp_path)
     other = MFEC.load(tmp_path, index="exact")
     observations = np.stack([agent.observation_space.sample() for _ in range(20)])
     for one in (observations, observations[::-1], observations[0]):
         mine, theirs = (each.predict(one, deterministic=True)[0] for each in (agent, other))
         assert mine.tolist() == theirs.tolist()
+    assert str(agent.explain(observations[0])) == str(other.explain(observations[0]))
 
 
 @pytest.mark.torch

@@ -156,9 +156,7 @@ def test_nobody_runs_what_was_compiled_of_yesterday_s_sources(checkout):
     package = checkout / "mfec"
     assert run(checkout) == ["1", "True", "True"]
     kept = {file.name for file in package.rglob("*.nb?")}
-    assert run(checkout) == ["1", "True", "False"]
     edit(package / "memory" / "identities.py", "buckets[bucket] = slot + 1", "buckets[bucket] = slot + 7")
-    assert run(checkout) == ["7", "True", "True"]
     edit(package / "envs" / "labyrinth" / "levels.py", "PLAYER = 15.0", "PLAYER = 90.0")
     assert run(checkout) == ["7", "False", "True"]
     edit(package / "memory" / "eviction.py", "QUEUE_LENGTH = 4096", "QUEUE_LENGTH = 4095")  # nothing to them

@@ -11,10 +11,9 @@ from mfec.envs import make_env
 from .playing import Shifted, Walk
 
 
-@pytest.fixture(scope="module", params=["exact", pytest.param("cuda", marks=pytest.mark.torch)])
-def agent(request: pytest.FixtureRequest) -> MFEC:
-    """One that makes states of observations here, and one that lets the device make them."""
-    return MFEC("qbert", capacity=500, k=4, dim=16, seed=3, epsilon=0.1, index=request.param).learn(8000)
+@pytest.fixture(scope="module")
+def agent() -> MFEC:
+    return MFEC("qbert", capacity=500, k=4, dim=16, seed=3, epsilon=0.1).learn(1600)
 
 
 def test_it_is_what_the_memory_estimates_step_by_step(agent):
@@ -22,7 +21,7 @@ def test_it_is_what_the_memory_estimates_step_by_step(agent):
     observation, _ = env.reset(seed=11)
     before = agent.memory.tensors()
     exact = 0
-    for step in range(120):
+    for step in range(40):
         explanation = agent.explain(observation)
         states = agent.embedding(observation[None])
         estimates = agent.memory.estimate(states, [observation.tobytes()], mark_used=False)
@@ -39,7 +38,7 @@ def test_it_is_what_the_memory_estimates_step_by_step(agent):
         observation, _, terminated, _, _ = env.step(action if step % 5 else 1)
         if terminated:
             break
-    assert exact > 20
+    assert exact > 10
     after = agent.memory.tensors()
     assert all(np.array_equal(before[name], after[name]) for name in before)
 

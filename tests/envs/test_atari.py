@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import cache
+from typing import Any
 
 import ale_py
 import gymnasium
@@ -17,13 +18,16 @@ from mfec.envs.atari import Atari, AtariVector, atari_games, make_atari
 
 from ..waiting import PATIENCE
 
-GAMES = ["qbert", "frostbite"]  # the latter has two states after power-on
-
 
 @cache
 def single(game: str) -> Atari:
     """One environment for several tests: a test must not depend on what was played before, by design."""
     return make_atari(game)
+
+
+@cache
+def three_frostbites() -> AtariVector:
+    return make_atari("frostbite", n_envs=3)
 
 
 def random_actions(env, n: int, seed: int = 0) -> list[int]:
@@ -45,33 +49,29 @@ def play(env, actions) -> list[tuple]:
 def _switch_off():
     yield
     single.cache_clear()
+    three_frostbites.cache_clear()
 
 
 # -- Starts -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow(reason="300 starts of a game, some of them played to the end")
-@pytest.mark.parametrize("game", GAMES)
-def test_a_game_has_exactly_thirty_starts_whatever_was_played_before(game):
-    env = single(game)
-    actions = iter(random_actions(env, 100_000))
-    starts, frames = set(), set()
-    for seed in range(300):
-        observation, info = env.reset(seed=seed)
-        starts.add((info["no_ops"], env.emulator_state()))
-        frames.add((info["no_ops"], observation.tobytes()))
-        length = 2000 if seed % 150 == 0 else 3  # now and then to the end of the game
-        play(env, (next(actions) for _ in range(length)))
-    assert len(starts) == len({state for _, state in starts}) == 30
-    assert len(frames) == 30
-    fresh = make_atari(game)
-    named = set()
+def test_a_game_has_exactly_thirty_starts_whatever_was_played_before():
+    """Of frostbite, which has two states after power-on."""
+    env, fresh = single("frostbite"), make_atari("frostbite")
+    named = {}
     for no_ops in range(30):
         observation, info = fresh.reset(options={"no_ops": no_ops})
         assert info["no_ops"] == no_ops
-        named.add((no_ops, fresh.emulator_state()))
-        assert (no_ops, observation.tobytes()) in frames
-    assert named == starts
+        named[no_ops] = observation.tobytes(), fresh.emulator_state()
+    assert len({state for _, state in named.values()}) == 30
+    actions = iter(random_actions(env, 3000))
+    met = set()
+    for seed in range(60):
+        observation, info = env.reset(seed=seed)
+        assert (observation.tobytes(), env.emulator_state()) == named[info["no_ops"]]
+        met.add(info["no_ops"])
+        play(env, (next(actions) for _ in range(2000 if seed == 0 else 3)))  # once to the end of the game
+    assert len(met) > 20
 
 
 def test_starts_differ_by_their_no_ops_only():
@@ -88,24 +88,22 @@ def test_starts_differ_by_their_no_ops_only():
 
 
 def test_the_seed_decides_the_start():
-    first, second = make_atari("qbert"), make_atari("qbert")
-    drawn = [first.reset(seed=seed)[1]["no_ops"] for seed in range(20)]
-    assert drawn == [second.reset(seed=seed)[1]["no_ops"] for seed in range(20)]
+    first, second = make_atari("qbert"), single("qbert")
+    drawn = [first.reset(seed=seed)[1]["no_ops"] for seed in range(6)]
+    assert drawn == [second.reset(seed=seed)[1]["no_ops"] for seed in range(6)]
     assert len(set(drawn)) > 1
     first.reset(seed=7)
     second.reset(seed=7)
-    followed = [first.reset()[1]["no_ops"] for _ in range(20)]
-    assert followed == [second.reset()[1]["no_ops"] for _ in range(20)]
+    followed = [first.reset()[1]["no_ops"] for _ in range(6)]
+    assert followed == [second.reset()[1]["no_ops"] for _ in range(6)]
     assert len(set(followed)) > 1
 
 
-@pytest.mark.parametrize("game", GAMES)
-@pytest.mark.parametrize("unplayed", [0, 13])
-def test_a_game_that_began_but_was_not_played_leaves_no_trace(game, unplayed):
-    first, second = make_atari(game), single(game)
-    actions = random_actions(first, 60, seed=5)
+def test_a_game_that_began_but_was_not_played_leaves_no_trace():
+    first, second = make_atari("frostbite"), single("frostbite")
+    actions = random_actions(first, 40, seed=5)
     for no_ops in (21, 0):
-        first.reset(options={"no_ops": unplayed})
+        first.reset(options={"no_ops": 13})
         first.reset(options={"no_ops": no_ops})
         second.reset(options={"no_ops": no_ops})
         assert play(first, actions) == play(second, actions)
@@ -117,31 +115,25 @@ def test_a_negative_start_is_refused():
 
 
 def test_the_first_start_is_found_again_where_resets_alone_never_lead_to_it():
-    """Surround's memory differs after every reset of the console. A process of its own, lest the test hang."""
-    code = """
-from mfec.envs import make_atari
-env = make_atari("surround")
-states = set()
-for _ in range(3):
-    env.reset(options={"no_ops": 0})
-    states.add(env.emulator_state())
-assert len(states) == 1, len(states)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
+    """Surround's memory differs after every reset of the console."""
+    env = make_atari("surround")
+    states = set()
+    for _ in range(3):
+        env.reset(options={"no_ops": 0})
+        states.add(env.emulator_state())
+    assert len(states) == 1
 
 
-@pytest.mark.parametrize(("game", "resets"), [("frostbite", 75), ("tennis", 50)])
-def test_vector_environments_start_like_the_single_environment_after_many_resets(game, resets):
+def test_vector_environments_start_like_the_single_environment_after_many_resets():
     """The console's timer gives some games two power-on states, which show 14 to 16 steps later."""
-    env, vector = single(game), make_atari(game, n_envs=1)
+    env, vector, resets = single("frostbite"), make_atari("frostbite", n_envs=1), 40
     actions = random_actions(env, 20, seed=1)
     mask = np.array([True])
     for reset in range(resets):
         options = {"reset_mask": mask} if reset else None
         seed = [reset] if reset % vector.reseed_every == 0 else [None]
         observations, info = vector.reset(seed=seed, options=options)
-        if reset < resets - 30 and reset % 3:
+        if reset < resets - 7 and reset % 10:
             continue
         observation, _ = env.reset(options={"no_ops": int(info["episode_frame_number"][0])})
         assert np.array_equal(observations[0], observation)
@@ -149,40 +141,20 @@ def test_vector_environments_start_like_the_single_environment_after_many_resets
             assert np.array_equal(vector.step(np.array([action]))[0][0], env.step(action)[0]), f"reset {reset}"
 
 
-def test_vector_environments_start_like_the_single_environment_on_every_seed():
-    env, vector = single("frostbite"), make_atari("frostbite", n_envs=6)
-    actions = random_actions(env, 20, seed=1)
-    starts = set()
-    for seed in (0, 1000, 2**30):
-        observations, info = vector.reset(seed=seed)
-        frames = [vector.step(np.full(6, action))[0] for action in actions]
-        for env_id, no_ops in enumerate(info["episode_frame_number"].tolist()):
-            starts.add(no_ops)
-            assert np.array_equal(observations[env_id], env.reset(options={"no_ops": no_ops})[0])
-            for action, frame in zip(actions, frames, strict=True):
-                assert np.array_equal(frame[env_id], env.step(action)[0])
-    assert len(starts) > 6
-    assert starts <= set(range(30))
-
-
 # -- Determinism and rewards ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("game", GAMES)
-def test_the_same_actions_give_the_same_frames(game):
-    first, second = single(game), make_atari(game)
-    actions = random_actions(first, 1500, seed=2)
-    for no_ops, length in ((13, 1500), (0, 100)):
-        shown = []
-        for env in (first, second, first):
-            env.reset(options={"no_ops": no_ops})
-            shown.append(play(env, actions[:length]))
-        assert shown[0] == shown[1] == shown[2]
-        assert len({frame for frame, *_ in shown[0]}) > 20
-        assert shown[0][-1][2] or no_ops == 0, "the game ended"
+def test_the_same_actions_give_the_same_frames():
+    shown = []
+    for env in (single("frostbite"), make_atari("frostbite")):
+        env.reset(options={"no_ops": 13})
+        shown.append(play(env, random_actions(env, 1500, seed=2)))
+    assert shown[0] == shown[1]
+    assert len({frame for frame, *_ in shown[0]}) > 20
+    assert shown[0][-1][2], "the game ended"
 
 
-@pytest.mark.parametrize("game", ["ms_pacman", "river_raid", "space_invaders"])
+@pytest.mark.parametrize("game", ["ms_pacman", "river_raid"])
 def test_rewards_are_the_emulators_own(game):
     """Neither clipped nor discounted: each step brings what four frames of the plain emulator bring."""
     env = single(game)
@@ -192,9 +164,9 @@ def test_rewards_are_the_emulators_own(game):
     ale.reset_game()
     env.reset(options={"no_ops": 0})
     legal = ale.getMinimalActionSet()
-    assert env.action_space.n == len(legal)  # type: ignore[attr-defined]
+    assert env.action_space.n == len(legal)
     rewards = []
-    for action in random_actions(env, 1500, seed=3):
+    for action in random_actions(env, 250, seed=3):
         expected = 0
         for _ in range(4):
             expected += ale.act(legal[action])
@@ -224,16 +196,15 @@ def test_frames_equal_gymnasiums_preprocessing():
     assert ours[1], "the game ended"
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_frames_equal_gymnasiums_preprocessing_after_its_no_ops(seed):
+def test_frames_equal_gymnasiums_preprocessing_after_its_no_ops():
     reference = AtariPreprocessing(
         ale_py.AtariEnv("ms_pacman", frameskip=1, repeat_action_probability=0.0), noop_max=29
     )
     env = single("ms_pacman")
-    expected, info = reference.reset(seed=seed)
+    expected, info = reference.reset(seed=1)
     observation, _ = env.reset(options={"no_ops": info["episode_frame_number"]})
     assert np.array_equal(observation, expected)
-    for action in random_actions(env, 100, seed=seed):
+    for action in random_actions(env, 30):
         assert np.array_equal(env.step(action)[0], reference.step(action)[0])
 
 
@@ -269,42 +240,38 @@ def compare(vector: AtariVector, single_envs: list[Atari], steps: int, seed: int
     return counts
 
 
-@pytest.mark.slow(reason="plays four environments twice until games end, in each of the paper's games")
-@pytest.mark.parametrize(
-    ("game", "steps"),  # enough for environments to end a game and begin another
-    [("ms_pacman", 500), ("qbert", 400), ("river_raid", 610), ("frostbite", 340), ("space_invaders", 400)],
-)
-def test_vector_and_single_environments_agree_frame_for_frame(game, steps):
-    vector, envs = make_atari(game, n_envs=4), [make_atari(game) for _ in range(4)]
+@pytest.mark.slow(reason="plays two environments twice until a game ends")
+def test_vector_and_single_environments_agree_frame_for_frame():
+    """For as many steps as environments need to end a game and begin another."""
+    vector, envs = make_atari("frostbite", n_envs=2), [make_atari("frostbite"), single("frostbite")]
     assert vector.single_action_space == envs[0].action_space
     assert vector.single_observation_space == envs[0].observation_space
-    counts = compare(vector, envs, steps=steps)
+    counts = compare(vector, envs, steps=330)
     assert counts["over"] >= 1
-    assert counts["began"] > 4, "games began after others had ended"
+    assert counts["began"] > 2, "games began after others had ended"
 
 
-@pytest.mark.parametrize("max_frames", [200, 203])
-def test_max_frames_cuts_games_off_alike_in_vector_and_single_environments(max_frames):
-    settings = {"frame_stack": 4, "max_frames": max_frames}
-    vector, envs = make_atari("qbert", n_envs=3, **settings), [make_atari("qbert", **settings) for _ in range(3)]
-    counts = compare(vector, envs, steps=160)
-    assert counts["cut off"] >= 6
+def test_max_frames_cuts_games_off_alike_in_vector_and_single_environments():
+    settings = {"frame_stack": 4, "max_frames": 83}
+    vector, env = make_atari("frostbite", n_envs=1, **settings), make_atari("frostbite", **settings)
+    counts = compare(vector, [env], steps=50)
+    assert counts["cut off"] >= 2
 
 
 def test_max_frames_cuts_off_but_does_not_end_a_game():
-    env = make_atari("space_invaders", max_frames=400)
+    env = make_atari("space_invaders", max_frames=80)
     env.reset(seed=0)
-    shown = play(env, [0] * 1000)
-    assert len(shown) <= 100
+    shown = play(env, [0] * 100)
+    assert len(shown) <= 20
     assert shown[-1][2:4] == (False, True)
     assert not any(terminated or truncated for _, _, terminated, truncated, _ in shown[:-1])
 
 
 def test_environments_depend_on_their_seeds_not_on_other_environments():
-    many, one = make_atari("qbert", n_envs=3), make_atari("qbert", n_envs=1)
+    many, one = three_frostbites(), make_atari("frostbite", n_envs=1)
     first, _ = many.reset(seed=5)
     assert np.array_equal(one.reset(seed=[7])[0][0], first[2])
-    for action in random_actions(single("qbert"), 40):
+    for action in random_actions(single("frostbite"), 15):
         before = many.step(np.full(3, action))[0]
         assert np.array_equal(one.step(np.array([action]))[0][0], before[2])
     before = before.copy()
@@ -317,14 +284,12 @@ def test_environments_depend_on_their_seeds_not_on_other_environments():
 # -- Groups -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("game", "n_envs", "settings"),
-    [("qbert", 3, {}), ("frostbite", 1, {}), ("frostbite", 5, {"frame_stack": 2, "max_frames": 160})],
-)
-def test_environments_in_groups_equal_environments_run_alone(game, n_envs, settings):
+@pytest.mark.slow(reason="loads six emulators, and loads them again")
+def test_environments_in_groups_equal_environments_run_alone():
     """An environment's seeds, starts and skipped resets do not depend on others: masks, turns and seeds are random."""
-    vector = make_atari(game, n_envs=n_envs, **settings)
-    alone = [make_atari(game, n_envs=1, **settings) for _ in range(n_envs)]
+    n_envs, settings = 3, {"frame_stack": 2, "max_frames": 80}
+    vector = make_atari("frostbite", n_envs=n_envs, **settings)
+    alone = [make_atari("frostbite", n_envs=1, **settings) for _ in range(n_envs)]
     rng = np.random.default_rng(n_envs)
     everyone = np.ones(n_envs, np.bool_)
 
@@ -338,8 +303,9 @@ def test_environments_in_groups_equal_environments_run_alone(game, n_envs, setti
                 assert info[name][env_id] == facts[name][0]
 
     reset(everyone, [100 + env_id for env_id in range(n_envs)])
-    for tick in range(90):
-        actions = rng.integers(vector.single_action_space.n, size=n_envs)
+    for tick in range(40):
+        actions = rng.integers(vector.single_action_space.n, size=n_envs)  # type: ignore[attr-defined]
+        outcome: Any
         if tick % 3:
             outcome = vector.step(actions)
         else:
@@ -349,7 +315,7 @@ def test_environments_in_groups_equal_environments_run_alone(game, n_envs, setti
             outcome = [np.concatenate([part[i] for part in received]) for i in range(4)]
             outcome.append({name: np.concatenate([part[4][name] for part in received]) for name in received[0][4]})
         *arrays, info = outcome
-        assert [array.dtype for array in arrays] == [np.uint8, np.float64, np.bool_, np.bool_]  # type: ignore[attr-defined]
+        assert [array.dtype for array in arrays] == [np.uint8, np.float64, np.bool_, np.bool_]
         assert info["env_id"].tolist() == list(range(n_envs))
         for env_id, env in enumerate(alone):
             *expected, facts = env.step(actions[env_id : env_id + 1])
@@ -364,7 +330,7 @@ def test_environments_in_groups_equal_environments_run_alone(game, n_envs, setti
 
 
 def test_a_group_in_flight_is_left_alone_by_resets_of_the_other():
-    vector, same = (make_atari("qbert", n_envs=3) for _ in range(2))
+    vector, same = three_frostbites(), make_atari("frostbite", n_envs=3)
     for env in (vector, same):
         env.reset(seed=0)
         before = env.step(np.array([1, 2, 3]))[0]
@@ -378,7 +344,7 @@ def test_a_group_in_flight_is_left_alone_by_resets_of_the_other():
 
 
 def test_a_step_in_flight_is_forgotten_where_all_its_environments_begin_games():
-    vector = make_atari("qbert", n_envs=3)
+    vector = three_frostbites()
     first, _ = vector.reset(seed=0)
     for mask in (np.ones(3, np.bool_), np.array([True, True, False])):
         vector.send(0, np.array([1, 2]))
@@ -388,32 +354,33 @@ def test_a_step_in_flight_is_forgotten_where_all_its_environments_begin_games():
 
 
 def test_what_a_group_received_stays_as_it_was():
-    vector = make_atari("qbert", n_envs=4)
+    vector = three_frostbites()
     vector.reset(seed=0)
     received, kept = [], []
-    for i in range(20):
+    for i in range(12):
         for group in range(2):
-            vector.send(group, np.full(2, i % 6))
+            vector.send(group, np.full(2 - group, i % 6))
         for group in range(2):
             *arrays, info = vector.receive(group)
             received += [*arrays, *info.values()]
             kept += [array.copy() for array in received[-8:]]
         if i % 5 == 0:
-            vector.reset(options={"reset_mask": np.arange(4) == i // 5})
-    assert len(received) == len(kept) == 20 * 2 * 8
+            vector.reset(options={"reset_mask": np.arange(3) == i // 5})
+    assert len(received) == len(kept) == 12 * 2 * 8
     assert all(np.array_equal(now, then) for now, then in zip(received, kept, strict=True))
 
 
+@pytest.mark.slow(reason="plays in a process")
 def test_an_environment_may_be_dropped_while_it_steps():
     """In the middle of a program and at its end: neither waits forever nor crashes."""
     code = """
 import numpy as np
 from mfec.envs import make_atari
-for close in (False, True, False):
-    vector = make_atari("qbert", n_envs=4)
+for close in (True, False):
+    vector = make_atari("qbert", n_envs=2)
     vector.reset(seed=0)
     for group in range(2):
-        vector.send(group, np.zeros(2, np.int64))
+        vector.send(group, np.zeros(1, np.int64))
     if close:
         vector.close()
     kept = vector if not close else None
@@ -433,7 +400,7 @@ def test_stacked_frames_are_the_last_ones_with_zeros_first():
         frames = [np.zeros((84, 84), np.uint8)] * 3 + [plain.reset(options={"no_ops": no_ops})[0]]
         observation, _ = stacked.reset(options={"no_ops": no_ops})
         assert np.array_equal(observation, frames)
-        for action in random_actions(plain, 20):
+        for action in random_actions(plain, 8):
             frames = [*frames[1:], plain.step(action)[0]]
             assert np.array_equal(stacked.step(action)[0], frames)
 
@@ -455,8 +422,8 @@ def test_sticky_actions_change_a_game_and_repeat_under_a_seed():
     actions = random_actions(plain, 60)
     plain.reset(seed=1)
     trajectories = {"plain": play(plain, actions)}
-    for name, seed in (("sticky", 1), ("again", 1), ("other", 2)):
-        env = make_atari("space_invaders", sticky_actions=0.25)
+    env = make_atari("space_invaders", sticky_actions=0.25)
+    for name, seed in (("sticky", 1), ("other", 2), ("again", 1)):
         env.reset(seed=seed, options={"no_ops": plain.reset(seed=1)[1]["no_ops"]})
         trajectories[name] = play(env, actions)
     assert trajectories["sticky"] == trajectories["again"]
@@ -474,17 +441,17 @@ def test_the_last_action_of_a_game_does_not_stick_to_the_next():
 
 
 def test_sticky_actions_of_a_vector_environment_repeat_under_a_seed():
-    actions = random_actions(single("space_invaders"), 40)
+    actions = random_actions(single("frostbite"), 60)
 
     def frames(vector: AtariVector, seed: int) -> list[bytes]:
-        vector.reset(seed=[seed, seed])
-        return [vector.step(np.full(2, action))[0].tobytes() for action in actions]
+        vector.reset(seed=[seed])
+        return [vector.step(np.array([action]))[0].tobytes() for action in actions]
 
-    sticky = make_atari("space_invaders", n_envs=2, sticky_actions=0.25)
+    sticky = make_atari("frostbite", n_envs=1, sticky_actions=0.25)
     once = frames(sticky, 1)
     assert once != frames(sticky, 2)
     assert once == frames(sticky, 1), "after other games, too"
-    assert once != frames(make_atari("space_invaders", n_envs=2), 1)
+    assert once != frames(make_atari("frostbite", n_envs=1), 1)
 
 
 def test_render_shows_the_screen_in_colour():
@@ -494,13 +461,12 @@ def test_render_shows_the_screen_in_colour():
     screen = env.render()
     assert screen.shape == (210, 160, 3)
     assert screen.dtype == np.uint8
-    assert not np.array_equal(screen[..., 0], screen[..., 2])  # type: ignore[call-overload]
+    assert not np.array_equal(screen[..., 0], screen[..., 2])
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("frame_stack", [1, 4])
-def test_gymnasiums_checker_passes(frame_stack):
-    check_env(make_atari("qbert", frame_stack=frame_stack), skip_render_check=True)
+def test_gymnasiums_checker_passes():
+    check_env(make_atari("qbert", frame_stack=4), skip_render_check=True)
 
 
 @pytest.mark.parametrize(
@@ -522,30 +488,19 @@ def test_impossible_settings_are_refused(settings, message):
 
 
 @pytest.mark.parametrize("n_envs", [None, 2])
-@pytest.mark.parametrize(("given", "meant"), [("ms_packman", "ms_pacman"), ("Qbert", "qbert"), ("riverrade", "river")])
-def test_an_unknown_game_is_an_error_that_names_the_nearest(given, meant, n_envs):
-    with pytest.raises(ValueError, match=f"unknown game '{given}'; did you mean '{meant}.*mfec envs"):
-        make_atari(given, n_envs=n_envs)
+def test_an_unknown_game_is_an_error_that_names_the_nearest(n_envs):
+    with pytest.raises(ValueError, match=r"unknown game 'Qbert'; did you mean 'qbert.*mfec envs"):
+        make_atari("Qbert", n_envs=n_envs)
 
 
 def test_games_are_listed_by_names_that_can_be_made():
-    assert set(GAMES) <= set(atari_games())
+    assert {"qbert", "frostbite"} <= set(atari_games())
     assert "combat" not in atari_games(), "two players"
     assert isinstance(make_atari("riverraid"), gymnasium.Env), "ale-py's own name is taken, too"
 
 
 @pytest.mark.parametrize("missing", ["ale_py", "cv2"])
-def test_without_the_extra_the_error_names_it(missing):
-    code = f"""
-import sys
-sys.modules[{missing!r}] = None
-from mfec.envs import make_atari
-try:
-    make_atari("qbert")
-except ImportError as error:
-    assert "pip install 'mfec[atari]'" in str(error), error
-else:
-    raise AssertionError("no error")
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_without_the_extra_the_error_names_it(missing, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r"pip install 'mfec\[atari\]'"):
+        make_atari("qbert")

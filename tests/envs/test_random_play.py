@@ -19,13 +19,11 @@ from mfec.envs.random_play import RandomPlay
 
 from ..dots import Dots
 
-SHORT = EnvConfig(max_frames=100)
-
 
 @pytest.fixture(autouse=True)
 def _few_environments(monkeypatch):
     """A load of a ROM takes 0.1 seconds, and every environment has its own."""
-    monkeypatch.setattr("mfec.envs.random_play.N_ENVS", 3)
+    monkeypatch.setattr("mfec.envs.random_play.N_ENVS", 2)
 
 
 def play(env: str = "qbert", config: EnvConfig | None = None, seed: int = 0) -> RandomPlay:
@@ -39,18 +37,15 @@ def digests(playing: RandomPlay, looks: int) -> list[str]:
 # -- Seeds ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("env", ["qbert", "Dots-v0"])
-def test_the_same_seed_sees_the_same_and_another_seed_something_else(env):
-    first = digests(play(env), 40)
-    assert digests(play(env), 40) == first
-    assert not set(digests(play(env, seed=1), 40)) & set(first)
+def test_the_same_seed_sees_the_same_and_another_seed_something_else():
+    first = digests(play("Dots-v0"), 40)
+    assert digests(play("Dots-v0"), 40) == first
+    assert not set(digests(play("Dots-v0", seed=1), 40)) & set(first)
 
 
 @pytest.mark.parametrize(("env", "config", "looks"), [
-    ("qbert", EnvConfig(), 6),  # in the middle of an action
-    ("qbert", SHORT, 330),  # games have ended
-    ("qbert", EnvConfig(max_frames=100, sticky_actions=0.25), 150),
-    ("qbert", EnvConfig(max_frames=100, frame_stack=2), 40),
+    ("qbert", EnvConfig(max_frames=60), 70),  # games have ended; in the middle of an action
+    ("qbert", EnvConfig(max_frames=60, sticky_actions=0.25, frame_stack=2), 17),
     ("Dots-v0", EnvConfig(), 70),
 ])  # fmt: skip
 def test_brought_back_it_goes_on_bit_for_bit(env, config, looks):
@@ -59,7 +54,7 @@ def test_brought_back_it_goes_on_bit_for_bit(env, config, looks):
     state = json.loads(json.dumps(playing.state()))
     later = play(env, config)
     later.restore(state)
-    assert digests(later, 60) == digests(playing, 60)
+    assert digests(later, 12) == digests(playing, 12)
     assert later.state() == playing.state()
 
 
@@ -86,13 +81,13 @@ def test_every_frame_of_an_atari_game_is_seen_and_an_action_is_held_for_four_of_
     assert playing.frames_each == 1
     _, actions_seed = np.random.SeedSequence(3).spawn(2)
     rng = np.random.default_rng(actions_seed)
-    actions = np.array([rng.integers(6, size=3) for _ in range(40)])
+    actions = np.array([rng.integers(6, size=2) for _ in range(20)])
     seen = [playing.look() for _ in range(1 + 4 * len(actions))]
     env = make_atari("qbert")
     starts = [env.reset(options={"no_ops": n})[0] for n in range(30)]
-    for env_id in range(3):
+    for env_id in range(2):
         shown = [observations[env_id] for observations in seen]
-        assert len({frame.tobytes() for frame in shown}) > 50
+        assert len({frame.tobytes() for frame in shown}) > 20
         equal = []
         for no_ops in (n for n in range(30) if np.array_equal(starts[n], shown[0])):  # several look alike
             frames = emulated(no_ops, np.repeat(actions[:, env_id], 4).tolist())
@@ -101,18 +96,17 @@ def test_every_frame_of_an_atari_game_is_seen_and_an_action_is_held_for_four_of_
         assert equal.count(True) == 1
 
 
-@pytest.mark.parametrize("game", ["qbert", "ms_pacman"])
-def test_every_fourth_frame_is_what_an_agent_sees_of_the_same_game(game):
+def test_every_fourth_frame_is_what_an_agent_sees_of_the_same_game():
     """Almost: an agent's frame is the maximum of two screens made small, this one the maximum of two small ones."""
     games, actions_seed = np.random.SeedSequence(3).spawn(2)
     actions = np.random.default_rng(actions_seed)
-    playing = play(game, seed=3)
-    agent = make_environments(AtariVector(game, 3), games)
-    agent.begin(np.ones(3, np.bool_))
+    playing = play(seed=3)
+    agent = make_environments(AtariVector("qbert", 2), games)
+    agent.begin(np.ones(2, np.bool_))
     assert np.array_equal(playing.look(), agent.observations)
-    for _ in range(40):
+    for _ in range(15):
         seen = [playing.look() for _ in range(4)]
-        chosen = actions.integers(int(agent.action_space.n), size=3)
+        chosen = actions.integers(int(agent.action_space.n), size=2)
         for group, own in enumerate(agent.groups):
             agent.send(group, chosen[own])
             assert not agent.receive(group).ended.any()
@@ -124,12 +118,12 @@ def test_stacked_frames_are_those_of_an_agent():
     games, actions_seed = np.random.SeedSequence(3).spawn(2)
     playing = play(config=config, seed=3)
     assert playing.frames_each == 4
-    agent = make_environments(AtariVector("qbert", 3, frame_stack=2), games)
-    agent.begin(np.ones(3, np.bool_))
+    agent = make_environments(AtariVector("qbert", 2, frame_stack=2), games)
+    agent.begin(np.ones(2, np.bool_))
     actions = np.random.default_rng(actions_seed)
-    for _ in range(10):
+    for _ in range(6):
         assert np.array_equal(playing.look(), agent.observations)
-        chosen = actions.integers(6, size=3)
+        chosen = actions.integers(6, size=2)
         for group, own in enumerate(agent.groups):
             agent.send(group, chosen[own])
             agent.receive(group)
@@ -143,10 +137,10 @@ def test_an_environment_of_gymnasium_is_seen_step_by_step():
     assert playing.frames_each == 1
     assert playing.observation_space == Dots.observation_space
     seen = np.array([playing.look() for _ in range(200)])
-    assert seen.shape == (200, 3, 60, 60)
+    assert seen.shape == (200, 2, 60, 60)
     actions = (seen.max(axis=(2, 3)) - 100) // 10
     steps = seen[:, :, -1, -1].astype(int)
-    for env_id in range(3):
+    for env_id in range(2):
         assert steps[0, env_id] == 0
         assert (steps[:, env_id] == 0).sum() > 3  # games
         begun = steps[1:, env_id] == 0

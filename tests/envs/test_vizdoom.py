@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 
@@ -14,7 +13,6 @@ from mfec.cli import main
 from mfec.config import EnvConfig
 from mfec.envs import env_names, make_env
 from mfec.envs.environments import make_environments
-from mfec.envs.vizdoom import vizdoom_scenarios
 
 BASIC = "VizdoomBasic-v1"
 
@@ -71,8 +69,8 @@ def test_an_observation_is_the_luminance_of_the_screen(make):
     np.testing.assert_allclose(observation, expected, atol=1.01)  # rounded twice
 
 
-@pytest.mark.parametrize("scenario", vizdoom_scenarios())
-def test_every_scenario_is_played_with_all_of_its_actions(make, scenario):
+@pytest.mark.parametrize("scenario", ["VizdoomHealthGathering-v1", "VizdoomMyWayHome-v1"])
+def test_a_scenario_is_played_with_all_of_its_actions(make, scenario):
     env = make(scenario)
     assert isinstance(env.action_space, spaces.Discrete)
     observation, _ = env.reset(seed=0)
@@ -120,37 +118,29 @@ def test_a_step_is_four_frames_of_the_engine(make):
     assert env.unwrapped.game.get_episode_time() - begun == 20
 
 
-def test_a_step_of_several_is_four_frames_of_each(make):
-    vector = make(config=EnvConfig(n_envs=2))
-    assert make_environments(vector, np.random.SeedSequence(0)).frame_skip == 4
-    vector.reset(seed=[0, 1])
-    *_, rewards, _, _, _ = vector.step(np.zeros(2, np.int64))
-    assert rewards.tolist() == [-4, -4]
-
-
 # -- Seeds ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_seed_and_actions_give_the_same_game(make):
     one, other = make(), make()
-    games = [play(one, seed, 80) for seed in range(6)]
-    assert len({game[0] for game in games}) == 6
-    assert [play(other, seed, 80) for seed in range(6)] == games
+    games = [play(one, seed, 30) for seed in range(3)]
+    assert len({game[0] for game in games}) == 3
+    assert [play(other, seed, 30) for seed in range(3)] == games
 
 
-@pytest.mark.parametrize("scenario", [BASIC, "VizdoomDefendLine-v1", "VizdoomMyWayHome-v1"])
-def test_a_game_does_not_depend_on_those_before_it(make, scenario):
+def test_a_game_does_not_depend_on_those_before_it(make):
     """Games that were left while the weapon swung are among them: the engine alone goes on swinging it."""
-    alone, after = make(scenario), make(scenario)
-    for seed, before, steps in [(2, 0, 17), (18, 32, 3), (30, 18, 17), (5, 4, 300)]:
+    alone, after = make(), make()
+    for seed, before, steps in [(18, 32, 3), (30, 18, 17)]:
         expected = play(alone, seed, 40)
         alone.close()  # it begins with a fresh engine
         play(after, before, steps)
         assert play(after, seed, 40) == expected
 
 
-@pytest.mark.parametrize("n_envs", [1, 3])
-def test_games_in_progress_are_brought_back(make, n_envs):
+def test_games_in_progress_are_brought_back(make):
+    n_envs = 2
+
     def step(envs):
         envs.send(0, actions.integers(4, size=n_envs))
         return envs.receive(0).ended
@@ -159,8 +149,9 @@ def test_games_in_progress_are_brought_back(make, n_envs):
     envs, again = (
         make_environments(make(config=EnvConfig(n_envs=n_envs)), np.random.SeedSequence(7)) for _ in range(2)
     )
+    assert envs.frame_skip == 4
     envs.begin(np.ones(n_envs, np.bool_))
-    for _ in range(130):
+    for _ in range(85):
         ended = step(envs)
         if ended.any():
             envs.begin(ended)
@@ -200,17 +191,12 @@ def test_the_engine_leaves_no_files(tmp_path, monkeypatch, end):
 
 
 def test_settings_for_the_engine_in_the_working_folder_change_nothing(tmp_path, monkeypatch, make):
-    expected = play(make(), 0, 5)
+    env = make()
+    expected = play(env, 0, 5)
+    env.close()  # it can begin again
     (tmp_path / "_vizdoom.cfg").write_text("living_reward = 7\n")
     monkeypatch.chdir(tmp_path)
-    assert play(make(), 0, 5) == expected
-
-
-def test_a_closed_environment_can_begin_again(make):
-    env = make()
-    first = play(env, 3, 5)
-    env.close()
-    assert play(env, 3, 5) == first
+    assert play(env, 0, 5) == expected
 
 
 # -- Names ------------------------------------------------------------------------------------------------------------
@@ -227,19 +213,15 @@ def test_scenarios_are_listed_without_those_the_agent_cannot_play(capsys):
     assert "MultiBinary" not in shown
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [("VizdoomBasic", BASIC), ("VizdoomBasic-v7", BASIC), ("vizdoomMyWayHom-v1", "VizdoomMyWayHome-v1")],
-)
+@pytest.mark.parametrize(("given", "meant"), [("VizdoomBasic", BASIC), ("vizdoomMyWayHom-v1", "VizdoomMyWayHome-v1")])
 def test_an_unknown_scenario_is_an_error_that_names_the_nearest(given, meant):
     with pytest.raises(ValueError, match=rf"unknown environment '{given}'; did you mean '{meant}'\? `mfec envs`"):
         make_env(given)
 
 
-@pytest.mark.parametrize("name", ["VizdoomBasic-MultiBinary-v1", "VizdoomFreedoom1E1M1-S1-v0"])
-def test_scenarios_that_press_several_buttons_at_once_are_refused(make, name):
+def test_scenarios_that_press_several_buttons_at_once_are_refused(make):
     with pytest.raises(TypeError, match=r"the action space is MultiBinary .* supported are Discrete actions"):
-        make_environments(make(name), np.random.SeedSequence(0))
+        make_environments(make("VizdoomBasic-MultiBinary-v1"), np.random.SeedSequence(0))
 
 
 def test_settings_of_atari_are_refused():
@@ -248,15 +230,8 @@ def test_settings_of_atari_are_refused():
 
 
 @pytest.mark.parametrize("missing", ["vizdoom", "cv2"])
-def test_without_vizdoom_its_extra_is_named(missing):
-    code = f"""
-import sys
-sys.modules["{missing}"] = None
-from mfec.cli import main
-from mfec.envs import env_names
-assert not any("ViZDoom" in source for source in env_names())
-sys.exit(main(["train", "VizdoomBasic-v1", "--out", "/nonexistent/run"]))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == "mfec: ViZDoom scenarios need the extra `vizdoom`: pip install 'mfec[vizdoom]'\n"
+def test_without_vizdoom_its_extra_is_named(missing, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert not any("ViZDoom" in source for source in env_names())
+    assert main(["train", BASIC, "--out", "/nonexistent/run"]) == 1
+    assert capsys.readouterr().err == "mfec: ViZDoom scenarios need the extra `vizdoom`: pip install 'mfec[vizdoom]'\n"

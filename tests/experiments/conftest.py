@@ -112,23 +112,3 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory of its own."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-HANGING = """
-import os, threading, time
-import gymnasium
-from gymnasium.envs.classic_control import CartPoleEnv
-
-if os.getppid() == {pid}:
-    threading.Thread(target=time.sleep, args=(3600,)).start()
-gymnasium.register("Hanging-v0", entry_point=CartPoleEnv, max_episode_steps=500)
-"""
-
-
-@pytest.fixture
-def hanging_carts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A cart pole that keeps processes from exiting which this one has started: a thread goes on."""
-    (tmp_path / "hanging_carts.py").write_text(HANGING.format(pid=os.getpid()))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    return "hanging_carts:Hanging-v0"

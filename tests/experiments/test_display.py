@@ -11,7 +11,6 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +19,7 @@ from rich.console import Console
 
 from mfec import MFEC
 from mfec.callbacks import Callback, ProgressLine
+from mfec.cli import main
 from mfec.interface import Agent
 from mfec.terminal import Line
 from mfec.units import show_bytes
@@ -44,7 +44,7 @@ class Rows(Callback):
         self.rows.append(row)
 
 
-def learn(console: Console, *others: Callback, frames: int = 2000) -> MFEC:
+def learn(console: Console, *others: Callback, frames: int = 400) -> MFEC:
     return MFEC("FrozenLake-v1", capacity=50, seed=0).learn(frames, [ProgressLine(console), *others])
 
 
@@ -57,7 +57,7 @@ def test_a_plain_line_says_how_far_a_run_is():
     last = said.getvalue().splitlines()[-1]
     line = LINE.fullmatch(last)
     assert line, last
-    assert (line["frames"], line["total"]) == ("2,000", "2,000")
+    assert (line["frames"], line["total"]) == ("400", "400")
     assert line["games"] == str(len(agent.scores))
     assert line["mean"] == f"{sum(agent.scores) / len(agent.scores):.1f}"
     assert line["exact"] == f"{100 * progress.rows[-1]['exact_match_rate']:.0f}"
@@ -190,17 +190,15 @@ def test_on_a_terminal_a_message_stands_above_the_live_line(monkeypatch):
 # -- The command ------------------------------------------------------------------------------------------------------
 
 
-def train(out: Path, stdout: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "mfec", "train", "FrozenLake-v1", "--total-frames", "3000", "--capacity", "500"]
-    command += ["--no-video"]
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    return subprocess.Popen([*command, "--out", str(out)], stdout=stdout, env={**environment, "TERM": "xterm-256color"})
+COMMAND = ["train", "FrozenLake-v1", "--total-frames", "300", "--capacity", "500", "--no-video", "--out"]
 
 
 def test_the_command_on_a_terminal(tmp_path):
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 100))
-    process = train(tmp_path, slave)
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    command = [sys.executable, "-m", "mfec", *COMMAND, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=slave, env={**environment, "TERM": "xterm-256color"})
     os.close(slave)
     said = b""
     while True:
@@ -217,18 +215,17 @@ def test_the_command_on_a_terminal(tmp_path):
     assert "\x1b[" in text
     line = LINE.search(" ".join(ESCAPES.sub("", text).split()))
     assert line, text
-    assert line["total"] == "3,000"
+    assert line["total"] == "300"
     assert f"learning curve: {tmp_path / 'curve.png'}" in ESCAPES.sub("", text).replace("\r\n", "\n")
 
 
-def test_the_command_without_a_terminal(tmp_path):
-    process = train(tmp_path, subprocess.PIPE)
-    said, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
-    assert b"\x1b" not in said
-    assert b"\r" not in said
-    memory, *lines, curve = said.decode().splitlines()
+def test_the_command_without_a_terminal(tmp_path, capsys):
+    assert main([*COMMAND, str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "\r" not in said
+    memory, *lines, curve = said.splitlines()
     assert memory.startswith("memory: 4 x 500 entries can grow to ")
     assert all(LINE.fullmatch(line) for line in lines)
-    assert lines[-1].startswith("3,000/3,000 frames")
+    assert lines[-1].startswith("300/300 frames")
     assert curve == f"learning curve: {tmp_path / 'curve.png'}"

@@ -14,11 +14,12 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from mfec import MFEC, make_atari
 from mfec.cli import main
 from mfec.device import open_channel
-from mfec.evaluation import Evaluation
+from mfec.evaluation import AtRandom, Evaluation
 from mfec.experiments.evaluate import evaluate_run
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
@@ -26,7 +27,7 @@ from mfec.run_directory import RunDirectory, RunDirectoryError
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "lake"
-    arguments = ["--total-frames", "3000", "--capacity", "500", "--n-envs", "3", "--eviction", "used"]
+    arguments = ["--total-frames", "600", "--capacity", "500", "--n-envs", "3", "--eviction", "used", "--no-video"]
     assert main(["train", "FrozenLake-v1", *arguments, "--out", str(out)]) == 0
     return out
 
@@ -35,7 +36,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def qbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short run, of games that are cut off after 400 frames."""
     out = tmp_path_factory.mktemp("runs") / "qbert"
-    arguments = ["--total-frames", "2000", "--capacity", "1000", "--max-frames", "400"]
+    arguments = ["--total-frames", "800", "--capacity", "1000", "--max-frames", "400", "--no-video"]
     assert main(["train", "qbert", *arguments, "--out", str(out)]) == 0
     return out
 
@@ -79,7 +80,7 @@ def test_scores_are_sums_of_raw_rewards_over_whole_games(qbert):
 
 def test_a_game_is_not_over_when_a_life_is_lost(tmp_path):
     """The memory's episodes end with a life; scores are those of all four."""
-    arguments = ["--total-frames", "800", "--capacity", "500", "--episode", "life"]
+    arguments = ["--total-frames", "40", "--capacity", "500", "--episode", "life", "--no-video"]
     assert main(["train", "qbert", *arguments, "--out", str(tmp_path)]) == 0
     [evaluation] = evaluate_run(RunDirectory(tmp_path), episodes=1, seed=0, epsilon=1.0)
     env = make_atari("qbert")
@@ -109,13 +110,13 @@ def test_mean_and_standard_error_are_those_of_the_scores():
     }
 
 
-def test_a_seed_repeats_the_games_and_another_plays_others(qbert):
+def test_a_seed_repeats_the_games_and_another_plays_others(lake):
     first, again, other = (
-        evaluate_run(RunDirectory(qbert), episodes=3, seed=seed, epsilon=0.5, random=True) for seed in (0, 0, 1)
+        evaluate_run(RunDirectory(lake), episodes=20, seed=seed, epsilon=0.5, random=True) for seed in (0, 0, 1)
     )
     assert first == again
-    assert first[0].scores != other[0].scores
-    assert first[1].scores != other[1].scores
+    assert first[0].lengths_frames != other[0].lengths_frames
+    assert first[1].lengths_frames != other[1].lengths_frames
 
 
 def test_the_random_policy_does_not_change_the_agents_games(lake):
@@ -128,7 +129,7 @@ def test_the_random_policy_does_not_change_the_agents_games(lake):
 def test_a_run_may_be_evaluated_on_another_device(qbert, monkeypatch):
     """The GPU is stood in for by the same code on the CPU."""
     monkeypatch.setattr("mfec.memory.neighbours.cuda.open_channel", lambda device: open_channel("cpu"))
-    here, there = (evaluate_run(RunDirectory(qbert), episodes=2, seed=0, device=device) for device in ("cpu", "cuda"))
+    here, there = (evaluate_run(RunDirectory(qbert), episodes=1, seed=0, device=device) for device in ("cpu", "cuda"))
     assert here == there
 
 
@@ -138,11 +139,10 @@ def test_a_device_that_is_not_there_is_a_sentence(qbert, capsys):
     assert capsys.readouterr().err.startswith("mfec: device 'cuda' needs an NVIDIA GPU")
 
 
-def test_the_random_policy_takes_every_action_alike(lake):
-    """Independent of the agent: its scores are those of FrozenLake under random play, 1.4 games of 100."""
-    random = evaluate_run(RunDirectory(lake), episodes=2000, seed=0, random=True)[0]
-    assert random.epsilon == 1.0
-    assert random.mean == pytest.approx(0.0139, abs=4 * math.sqrt(0.0139 / 2000))
+def test_the_random_policy_takes_every_action_alike():
+    player = AtRandom(spaces.Discrete(4), seed=0)
+    actions = player.act(range(2000), np.zeros(2000), [True] * 2000)
+    assert np.bincount(actions, minlength=4) == pytest.approx([500] * 4, abs=4 * math.sqrt(2000 * 0.25 * 0.75))
 
 
 def test_epsilon_is_the_runs_own_unless_given(lake):
@@ -163,13 +163,6 @@ def test_json_has_scores_mean_standard_error_and_epsilon(lake, capsys):
         assert len(each["scores"]) == len(each["lengths_frames"]) == 5
         assert each["mean"] == pytest.approx(statistics.fmean(each["scores"]))
         assert each["standard_error"] == pytest.approx(statistics.stdev(each["scores"]) / math.sqrt(5))
-
-
-def test_json_of_a_single_game_has_no_standard_error(lake, capsys):
-    capsys.readouterr()
-    assert main(["evaluate", str(lake), "--episodes", "1", "--json"]) == 0
-    [agent] = read_json(capsys.readouterr().out)
-    assert agent["standard_error"] is None
 
 
 def test_the_table_states_epsilon_mean_and_standard_error(lake, capsys, monkeypatch):
@@ -201,8 +194,9 @@ def test_evaluation_changes_nothing_in_the_run(lake, capsys):
 def test_the_video_is_of_the_first_game(qbert, tmp_path, capsys):
     film = tmp_path / "films" / "game.mp4"
     capsys.readouterr()
-    assert main(["evaluate", str(qbert), "--episodes", "2", "--video", str(film), "--json"]) == 0
+    assert main(["evaluate", str(qbert), "--episodes", "1", "--video", str(film), "--json"]) == 0
     [agent] = read_json(capsys.readouterr().out)
+    assert agent["standard_error"] is None  # of a single game
     frames = imageio_ffmpeg.read_frames(str(film))
     about = next(frames)
     assert about["size"] == (480, 630)
@@ -210,20 +204,13 @@ def test_the_video_is_of_the_first_game(qbert, tmp_path, capsys):
     assert len(pictures) == agent["lengths_frames"][0] // 4 > 1
     assert len(set(pictures)) > 1
     # filmed or not, the games are the same
-    assert main(["evaluate", str(qbert), "--episodes", "2", "--json"]) == 0
-    assert read_json(capsys.readouterr().out) == [agent]
+    assert evaluate_run(RunDirectory(qbert), episodes=1, seed=0)[0].scores == agent["scores"]
 
 
-def test_where_the_video_is_is_said(qbert, tmp_path, capsys):
-    assert main(["evaluate", str(qbert), "--episodes", "1", "--video", str(tmp_path / "[b]game.mp4")]) == 0
-    assert f"video: {tmp_path / '[b]game.mp4'}\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["game.avi", "game"])
-def test_a_video_of_another_ending_is_refused_before_a_game_is_played(qbert, tmp_path, capsys, monkeypatch, name):
+def test_a_video_of_another_ending_is_refused_before_a_game_is_played(qbert, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("mfec.envs.atari.Atari.step", lambda *_: pytest.fail("a game was played"))
-    assert main(["evaluate", str(qbert), "--random", "--video", str(tmp_path / name)]) == 1
-    assert capsys.readouterr().err == f"mfec: a video is an .mp4 file, not {tmp_path / name}\n"
+    assert main(["evaluate", str(qbert), "--random", "--video", str(tmp_path / "game.avi")]) == 1
+    assert capsys.readouterr().err == f"mfec: a video is an .mp4 file, not {tmp_path / 'game.avi'}\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -280,8 +267,6 @@ def test_a_run_without_a_checkpoint_is_refused(lake, tmp_path, capsys):
 
 @pytest.mark.parametrize(("option", "value", "message"), [
     ("--episodes", "0", "episodes must be at least 1, not 0"),
-    ("--episodes", "-3", "episodes must be at least 1, not -3"),
-    ("--epsilon", "3", "epsilon must lie between 0 and 1, not 3.0"),
     ("--epsilon", "-0.1", "epsilon must lie between 0 and 1, not -0.1"),
     ("--epsilon", "nan", "epsilon must lie between 0 and 1, not nan"),
     ("--seed", "-1", "non-negative"),

@@ -7,6 +7,7 @@ import hashlib
 import io
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,21 @@ SMALL = MFECConfig(capacity=300, eviction="used")
 QUICK = DQNConfig(replay_start=50, replay_capacity=500, target_every=100)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_emulators() -> Iterator[None]:
+    """To load one takes long; games are the same however many are played at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mfec.evaluation.whole_games.SIDE_BY_SIDE", 3)
+        yield
+
+
 def trained(config: RunConfig, out: Path, **options: Any) -> RunDirectory:
     return train(config, out, console=Console(file=io.StringIO()), **options)
 
 
-def what_is_left(run: RunDirectory, kind: str = "agent") -> tuple[str, dict[str, Any], dict[str, str]]:
+def what_is_left(run: RunDirectory) -> tuple[str, dict[str, Any], dict[str, str]]:
     """Games, what a checkpoint says of the agent but for its clocks, and its arrays."""
+    kind = "agent" if run.read_config().algorithm == "mfec" else "baseline"
     state, tensors = read_checkpoint(run.checkpoint, kind=kind)
     state.pop("tally", None)  # of MFEC
     arrays = {
@@ -58,57 +68,59 @@ def rows(run: RunDirectory) -> list[dict[str, str]]:
 # -- No trace ---------------------------------------------------------------------------------------------------------
 
 RUNS = {
-    "one lake": RunConfig("FrozenLake-v1", 1500, 3, SMALL),
-    "carts, cells": RunConfig("CartPole-v1", 1500, 0, replace(SMALL, index="cells"), EnvConfig(n_envs=3)),
-    "carts, device": RunConfig("CartPole-v1", 600, 1, replace(SMALL, index="cuda"), EnvConfig(n_envs=2)),
-    "a game": RunConfig("qbert", 1200, 0, SMALL, EnvConfig(max_frames=120)),
-    "games": RunConfig("ms_pacman", 1200, 0, SMALL, EnvConfig(n_envs=3, max_frames=120, frame_stack=4)),
-    "dqn": RunConfig("CartPole-v1", 600, 0, algorithm="dqn", agent=QUICK),
-    "a2c": RunConfig("CartPole-v1", 600, 0, algorithm="a2c", environment=EnvConfig(n_envs=4), agent=A2CConfig()),
+    "carts, cells": (RunConfig("CartPole-v1", 400, 0, replace(SMALL, index="cells"), EnvConfig(n_envs=3)), 0.0),
+    "games": (RunConfig("ms_pacman", 400, 0, SMALL, EnvConfig(max_frames=80, frame_stack=4)), 0.3),
+    "dqn": (RunConfig("CartPole-v1", 200, 0, algorithm="dqn", agent=QUICK), 0.0),
+    "a2c": (RunConfig("CartPole-v1", 200, 0, algorithm="a2c", environment=EnvConfig(n_envs=4), agent=A2CConfig()), 0.3),
 }
 
 
-@pytest.mark.parametrize(("name", "epsilon"), [(name, 0.3 * (i % 2)) for i, name in enumerate(RUNS)])
-def test_a_run_is_the_same_with_and_without(tmp_path, name, epsilon):
-    config = RUNS[name]
-    kind = "agent" if config.algorithm == "mfec" else "baseline"
-    times = 2 if config.environment.max_frames < 1000 else 5  # thirty emulators take their time
-    every = EvaluationConfig(config.total_frames // times, evaluate_games=3, evaluate_epsilon=epsilon)
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_the_same_with_and_without_and_games_are_those_of_evaluate_on_its_seed(tmp_path, name):
+    config, epsilon = RUNS[name]
+    every = EvaluationConfig(config.total_frames // 2, evaluate_games=2, evaluate_epsilon=epsilon)
     without = trained(config, tmp_path / "without")
     with_them = trained(replace(config, evaluation=every), tmp_path / "with")
-    assert what_is_left(with_them, kind) == what_is_left(without, kind)
-    assert len(rows(with_them)) >= times
+    assert what_is_left(with_them) == what_is_left(without)
+    assert int(rows(with_them)[0]["frames"]) - every.evaluate_every in range(8)  # at the first step that reaches it
+    assert int(rows(with_them)[-1]["frames"]) >= config.total_frames
     assert not without.evaluations_file.exists()
+    [same] = evaluate_run(without, episodes=2, seed=config.seed, epsilon=epsilon)
+    assert float(rows(with_them)[-1]["mean"]) == pytest.approx(same.mean)
+    assert int(rows(with_them)[-1]["games"]) == 2
 
 
 def test_a_run_in_a_fleet_is_evaluated_as_it_is_alone(tmp_path):
-    arguments = ["--index", "cuda", "--total-frames", "800", "--capacity", "99", "--max-frames", "120", "--no-video"]
-    evaluate = ["--evaluate-every", "400"]
-    assert main(["train", "qbert", "ms_pacman", *arguments, *evaluate, "--out", str(tmp_path / "fleet")]) == 0
-    assert main(["train", "qbert", *arguments, "--out", str(tmp_path / "without")]) == 0
-    fleet, without = RunDirectory(tmp_path / "fleet" / "qbert"), RunDirectory(tmp_path / "without")
+    arguments = ["--index", "cuda", "--total-frames", "300", "--capacity", "99", "--no-video"]
+    evaluate = ["--evaluate-every", "200", "--evaluate-games", "3"]
+    assert main(["train", "CartPole-v1", "FrozenLake-v1", *arguments, *evaluate, "--out", str(tmp_path / "fleet")]) == 0
+    assert main(["train", "CartPole-v1", *arguments, "--out", str(tmp_path / "without")]) == 0
+    fleet, without = RunDirectory(tmp_path / "fleet" / "CartPole-v1"), RunDirectory(tmp_path / "without")
     assert what_is_left(fleet) == what_is_left(without)
-    assert [row["frames"] for row in rows(fleet)] == ["400", "800"]
-    [alone] = evaluate_run(without, starts="all")  # of the same agent, with a search of its own
-    assert float(rows(fleet)[-1]["mean"]) == alone.mean
+    assert [row["frames"] for row in rows(fleet)] == ["200", "300"]
+    [alone] = evaluate_run(without, episodes=3, seed=0, epsilon=0.0)  # of the same agent, with a search of its own
+    assert float(rows(fleet)[-1]["mean"]) == pytest.approx(alone.mean)
 
 
 # -- The table --------------------------------------------------------------------------------------------------------
 
 
-def test_the_last_row_is_what_evaluate_says_of_the_finished_run(tmp_path):
-    """At the end of a run its agent is that of the checkpoint. Rows come at the first step after each multiple."""
-    evaluation = EvaluationConfig(700)
-    config = RunConfig("qbert", 900, 2, SMALL, EnvConfig(n_envs=3, max_frames=120), evaluation=evaluation)
-    run = trained(config, tmp_path)
-    assert run.evaluations_file.read_text().splitlines()[0] == HEADER
-    assert [int(row["frames"]) for row in rows(run)] == [704, 900]
-    [exact] = evaluate_run(run, starts="all")
+@pytest.fixture(scope="module")
+def game(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    config = RunConfig("qbert", 600, 2, SMALL, EnvConfig(max_frames=80), evaluation=EvaluationConfig(600))
+    return trained(config, tmp_path_factory.mktemp("game"))
+
+
+def test_the_last_row_is_what_evaluate_says_of_the_finished_run(game):
+    """At the end of a run its agent is that of the checkpoint."""
+    assert game.evaluations_file.read_text().splitlines()[0] == HEADER
+    [exact] = evaluate_run(game, starts="all")
     assert exact.exact
     assert len(exact.scores) == 30
-    last = {name: float(value) for name, value in rows(run)[-1].items()}
+    [row] = rows(game)
+    last = {name: float(value) for name, value in row.items()}
     assert last == {
-        "frames": 900,
+        "frames": 600,
         "games": 30,
         "mean": pytest.approx(exact.mean),
         "standard_error": pytest.approx(exact.standard_error),
@@ -116,20 +128,6 @@ def test_the_last_row_is_what_evaluate_says_of_the_finished_run(tmp_path):
         "highest": max(exact.scores),
         "mean_length_frames": pytest.approx(exact.mean_length_frames),
     }
-
-
-@pytest.mark.parametrize("config", [
-    RunConfig("CartPole-v1", 900, 4, SMALL, evaluation=EvaluationConfig(500, 7)),
-    RunConfig("CartPole-v1", 900, 4, SMALL, evaluation=EvaluationConfig(500, 7, 0.2)),
-    RunConfig("qbert", 900, 4, SMALL, EnvConfig(max_frames=240), evaluation=EvaluationConfig(500, 2, 0.2)),
-    RunConfig("CartPole-v1", 900, 4, algorithm="dqn", agent=QUICK, evaluation=EvaluationConfig(500, 3)),
-])  # fmt: skip
-def test_sampled_games_are_those_of_evaluate_on_the_runs_seed(tmp_path, config):
-    run = trained(config, tmp_path)
-    settings = config.evaluation
-    [same] = evaluate_run(run, episodes=settings.evaluate_games, seed=4, epsilon=settings.evaluate_epsilon)
-    assert float(rows(run)[-1]["mean"]) == pytest.approx(same.mean)
-    assert int(rows(run)[-1]["games"]) == settings.evaluate_games
 
 
 def test_a_single_game_has_no_standard_error(tmp_path):
@@ -153,9 +151,9 @@ def test_settings_are_kept_with_the_run(tmp_path):
 
 
 def test_a_run_that_was_stopped_has_the_table_of_one_that_was_not(tmp_path):
-    config = RunConfig("CartPole-v1", 1000, 0, SMALL, EnvConfig(n_envs=2), evaluation=EvaluationConfig(150, 4))
+    config = RunConfig("CartPole-v1", 300, 0, SMALL, EnvConfig(n_envs=2), evaluation=EvaluationConfig(50, 3))
     whole = trained(config, tmp_path / "whole")
-    for steps in (70, 5, 1, 75, 150):  # of two environments each
+    for steps in (20, 5, 1, 49):  # of two environments each
         with stopped_after(steps):
             trained(config, tmp_path / "parts", resume=True)
     parts = trained(config, tmp_path / "parts", resume=True)
@@ -165,7 +163,7 @@ def test_a_run_that_was_stopped_has_the_table_of_one_that_was_not(tmp_path):
 
 @pytest.mark.parametrize("cut_short", [1, 4], ids=["the first", "the last"])
 def test_an_evaluation_that_a_stop_cuts_short_is_made_when_the_run_goes_on(tmp_path, monkeypatch, cut_short):
-    config = RunConfig("CartPole-v1", 700, 0, SMALL, evaluation=EvaluationConfig(200, 4))
+    config = RunConfig("CartPole-v1", 350, 0, SMALL, evaluation=EvaluationConfig(100, 3))
     whole = trained(config, tmp_path / "whole")
     play, numbers = WholeGames.play, itertools.count(1)
 
@@ -185,23 +183,23 @@ def test_an_evaluation_that_a_stop_cuts_short_is_made_when_the_run_goes_on(tmp_p
 
 
 def test_rows_that_a_checkpoint_does_not_know_are_written_again(tmp_path):
-    config = RunConfig("CartPole-v1", 500, 0, SMALL, evaluation=EvaluationConfig(100, 4))
+    config = RunConfig("CartPole-v1", 250, 0, SMALL, evaluation=EvaluationConfig(50, 3))
     whole = trained(config, tmp_path / "whole")
-    with stopped_after(250):
+    with stopped_after(125):
         trained(config, tmp_path / "parts")
     parts = RunDirectory(tmp_path / "parts")
     with parts.evaluations_file.open("a") as table:
-        table.write("300,4,1.0,1.0,1.0,1.0,1.0\n400,4,1.0")  # killed in the middle of a row
+        table.write("150,3,1.0,1.0,1.0,1.0,1.0\n200,3,1.0")  # killed in the middle of a row
     trained(config, parts.path, resume=True)
     assert parts.evaluations_file.read_text() == whole.evaluations_file.read_text()
 
 
 def test_a_finished_run_can_be_evaluated_by_going_on_with_it(tmp_path):
-    config = RunConfig("CartPole-v1", 500, 0, SMALL)
+    config = RunConfig("CartPole-v1", 200, 0, SMALL)
     run = trained(config, tmp_path)
     before = what_is_left(run)
     trained(replace(config, evaluation=EvaluationConfig(100, 4)), tmp_path, resume=True)
-    assert [row["frames"] for row in rows(run)] == ["500"]
+    assert [row["frames"] for row in rows(run)] == ["200"]
     assert what_is_left(run) == before
 
 
@@ -222,17 +220,11 @@ def test_the_line_and_tensorboard_tell_of_it(tmp_path, capsys):
             assert told[f"evaluation/{name}"] == [(frames, pytest.approx(number)) for frames, number in expected]
 
 
-def test_a_finished_run_says_that_its_score_is_exact(tmp_path, capsys):
-    arguments = ["--total-frames", "800", "--capacity", "300", "--max-frames", "120", "--no-video"]
-    assert main(["train", "qbert", *arguments, "--out", str(tmp_path)]) == 0
-    capsys.readouterr()
-    for starts, words in (("all", "all thirty starts, once each"), ("unseen", "that training never has, once each")):
-        assert main(["evaluate", str(tmp_path), "--starts", starts]) == 0
-        said = " ".join(capsys.readouterr().out.split())
-        assert f"{words}: the exact score of the agent's policy" in said
-    assert main(["evaluate", str(tmp_path), "--starts", "all", "--epsilon", "0.5"]) == 0
-    assert "exact score" not in capsys.readouterr().out
-    assert main(["evaluate", str(tmp_path), "--starts", "all", "--episodes", "5"]) == 1
+def test_a_finished_run_says_that_its_score_is_exact(game, capsys):
+    assert main(["evaluate", str(game.path), "--starts", "unseen"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "that training never has, once each: the exact score of the agent's policy" in said
+    assert main(["evaluate", str(game.path), "--starts", "all", "--episodes", "5"]) == 1
     assert "there are 30 starts, once each, not 5" in capsys.readouterr().err
 
 

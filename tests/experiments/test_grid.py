@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,12 +82,14 @@ def test_every_encoder_that_is_named_ships():
 def test_figure_2_varies_k_with_vae_features():
     runs = grid("figure2")
     assert len(runs) == 8 * 5 * 5
+    assert [run.config.seed for run in runs] == [seed for seed in range(5) for _ in range(40)]  # stopped, it has curves
     assert cells(runs)[:5] == [f"ms_pacman/mfec_vae/k-{k}" for k in (1, 3, 11, 25, 50)]
     for run in runs:
         k = int(run.cell.name.removeprefix("k-"))
         agent = replace(MFEC_ALGORITHM.defaults(run.config.env), k=k, embedding="vae", vae=run.config.env)
         assert run.config.agent == agent
-    assert [run.config.agent.k for run in grid("figure2", games=("qbert",), k=(2, 7), seeds=1)] == [2, 7]
+    some = grid("figure2", games=("qbert",), k=(2, 7), seeds=1)
+    assert [(run.name, run.config.agent.k) for run in some] == [(f"qbert mfec_vae k {k} seed 0", k) for k in (2, 7)]
 
 
 def test_match_rates_are_taken_with_random_projections_everywhere():
@@ -98,12 +99,6 @@ def test_match_rates_are_taken_with_random_projections_everywhere():
     # They are runs of figure 1, and need not be trained twice.
     of_figure_1 = {run.place: run for run in grid("figure1")}
     assert all(of_figure_1[run.place] == run for run in runs)
-
-
-def test_a_grid_goes_seed_by_seed():
-    """Stopped half way, it has all of its curves."""
-    runs = grid("figure1", seeds=2)
-    assert [run.config.seed for run in runs] == [0] * 34 + [1] * 34
 
 
 # -- Choices ----------------------------------------------------------------------------------------------------------
@@ -139,15 +134,12 @@ def test_frames_seeds_environments_and_device_are_as_given():
 
 @pytest.mark.parametrize(("choices", "said"), [
     ({"games": ("pacman",)}, "unknown game 'pacman'; did you mean 'ms_pacman'? figure1 has ms_pacman, space_invaders"),
-    ({"games": ("labyrinth_forage",)}, "unknown game 'labyrinth_forage'; figure1 has ms_pacman, "),
     ({"levels": ("qbert",)}, "unknown level 'qbert'; figure1 has labyrinth_forage, "),
     ({"algorithms": ("a3c",)}, "unknown algorithm 'a3c'; did you mean 'a2c'? mfec has mfec, dqn, prioritised_dqn, a2c"),
     ({"embeddings": ("identity",)}, "unknown embedding 'identity'; figure1 has random_projection, vae"),
-    ({"algorithms": ("all",)}, "unknown algorithm 'all'"),
     ({"levels": ("all",), "algorithms": ("dqn",)}, "figure1 runs mfec and a2c on the levels, not dqn"),
     ({"k": (3,)}, "--k is for figure2"),
     ({"scale": 0.0}, "scale must lie above 0 and not above 1, not 0.0"),
-    ({"scale": 1.5}, "scale must lie above 0 and not above 1, not 1.5"),
     ({"scale": 0.5, "total_frames": 100}, "give one of the two"),
     ({"total_frames": 0}, "total_frames must be at least 1, not 0"),
     ({"seeds": 0}, "at least 1, not 0"),
@@ -180,7 +172,7 @@ def test_an_unknown_experiment_is_refused():
 
 
 @pytest.mark.parametrize(("scale", "seeds", "game_frames"), [
-    (1.0, 5, 10 * M), (0.5, 3, 5 * M), (0.2, 1, 2 * M), (0.01, 1, 100_000), (1e-9, 1, 4),
+    (1.0, 5, 10 * M), (0.5, 3, 5 * M), (0.01, 1, 100_000), (1e-9, 1, 4),
 ])  # fmt: skip
 def test_a_scale_shrinks_frames_and_seeds(scale, seeds, game_frames):
     runs = grid("match_rates", scale=scale)
@@ -189,10 +181,7 @@ def test_a_scale_shrinks_frames_and_seeds(scale, seeds, game_frames):
     assert {run.config.total_frames for run in runs if run.config.env in LEVELS} == {
         4 * game_frames if scale > 1e-6 else 4
     }
-
-
-def test_seeds_that_are_given_are_not_scaled():
-    assert {run.config.seed for run in grid("match_rates", scale=0.01, seeds=3)} == {0, 1, 2}
+    assert {run.config.seed for run in grid("match_rates", scale=scale, seeds=3)} == {0, 1, 2}  # those are as given
 
 
 def test_a_run_that_is_long_enough_to_learn_keeps_the_published_schedule():
@@ -234,9 +223,3 @@ def test_the_recipe_and_the_evaluation_are_those_of_every_run():
     experiment = read_experiment("figure1")
     kept = tomllib.loads(asked(experiment, Choices(seeds=1, evaluation=evaluation), runs))
     assert kept["evaluation"]["evaluate_every"] == 200_000
-
-
-def test_a_run_is_called_by_its_place():
-    run = grid("figure2", games=("qbert",), k=(3,))[0]
-    assert run.name == "qbert mfec_vae k 3 seed 0"
-    assert run.cell == Path("qbert/mfec_vae/k-3")

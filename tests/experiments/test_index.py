@@ -27,7 +27,7 @@ from .stopping import outcome, stopped_after
 CHANGE = re.compile(
     r"^([\d,]+) entries: searching cells from now on, 1\.00 ms a look-up instead of 2\.00$", re.MULTILINE
 )
-ENTRIES = 600  # at which `auto` tries cells here; a cart pole's every step is one
+ENTRIES = 200  # at which `auto` tries cells here; a cart pole's every step is one
 
 
 @pytest.fixture(autouse=True)
@@ -72,25 +72,31 @@ def active_index(out: Path) -> str:
 # -- Stop and go ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("settings", "n_envs"), [({}, 1), ({"capacity": 300, "eviction": "used"}, 3)])
-def test_a_run_with_cells_goes_on_as_if_it_had_never_stopped(tmp_path, settings, n_envs):
-    for frames in (90, 900, 1500, 2400):
-        quiet_train(cart_pole(frames, "cells", n_envs, **settings), tmp_path / "parts", resume=True)
-    quiet_train(cart_pole(2400, "cells", n_envs, **settings), tmp_path / "whole")
+def test_a_run_with_cells_goes_on_as_if_it_had_never_stopped(tmp_path):
+    """Stopped by its length, and after a step."""
+    config = cart_pole(900, "cells", 3, capacity=200, eviction="used")
+    quiet_train(replace(config, total_frames=90), tmp_path / "parts")
+    with stopped_after(150):
+        quiet_train(config, tmp_path / "parts", resume=True)
+    assert MFEC.load(tmp_path / "parts" / "checkpoint").frames == 90 + 3 * 150
+    quiet_train(config, tmp_path / "parts", resume=True)
+    quiet_train(config, tmp_path / "whole")
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
     assert active_index(tmp_path / "whole") == "cells"
-    assert len(RunDirectory(tmp_path / "whole").episodes()["frames"]) > 20
+    assert len(RunDirectory(tmp_path / "whole").episodes()["frames"]) > 10
 
 
 @pytest.mark.parametrize(("lost", "n_envs"), [(0, 3), (1, 1)])
 def test_a_run_that_changed_its_index_goes_on_as_if_it_had_never_stopped(tmp_path, monkeypatch, lost, n_envs):
-    """Stopped before the first trial, after it, and after the second, which comes at 1.5 times as many entries."""
+    """Stopped before the first trial, after it, and after the second, which comes at 1.5 times as many entries.
+    An evaluation in between changes nothing."""
     race(monkeypatch, lost)
     said, indexes = [], []
-    for frames in (450, 780, 1200, 2400):
+    for frames in (150, 290 if lost else 390, 480, 800):
         config = cart_pole(frames, "auto", n_envs, recall=0.8)
         said.append(quiet_train(config, tmp_path / "parts", resume=True))
         indexes.append(active_index(tmp_path / "parts"))
+        evaluate_run(RunDirectory(tmp_path / "parts"), episodes=2, seed=frames)
     assert indexes == ["exact", "exact" if lost else "cells", "cells", "cells"]
     race(monkeypatch, lost)
     whole = quiet_train(config, tmp_path / "whole")
@@ -99,38 +105,17 @@ def test_a_run_that_changed_its_index_goes_on_as_if_it_had_never_stopped(tmp_pat
     assert CHANGE.findall("".join(said)) == CHANGE.findall(whole)
 
 
-@pytest.mark.parametrize(("steps", "index"), [(1, "cells"), (333, "auto"), (1234, "auto")])
-def test_a_run_stopped_after_any_step_goes_on_as_if_it_had_not(tmp_path, steps, index):
-    with stopped_after(steps):
-        quiet_train(cart_pole(1500, index), tmp_path / "parts")
-    assert MFEC.load(tmp_path / "parts" / "checkpoint").frames == steps
-    quiet_train(cart_pole(1500, index), tmp_path / "parts", resume=True)
-    quiet_train(cart_pole(1500, index), tmp_path / "whole")
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("index", ["auto"])
-def test_evaluating_a_run_between_its_parts_does_not_change_what_it_learns(tmp_path, index):
-    for frames in (700, 1400, 2000):
-        quiet_train(cart_pole(frames, index), tmp_path / "parts", resume=True)
-        before = outcome(tmp_path / "parts")
-        evaluate_run(RunDirectory(tmp_path / "parts"), episodes=3, seed=frames)
-        assert outcome(tmp_path / "parts") == before
-    quiet_train(cart_pole(2000, index), tmp_path / "whole")
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
 # -- One exact index for the other ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("first", "second", "n_envs"), [("exact", "cuda", 3), ("cuda", "exact", 1)])
 def test_a_run_goes_on_with_the_other_exact_index_as_if_it_had_always_had_it(tmp_path, first, second, n_envs):
-    with stopped_after(400):
-        quiet_train(cart_pole(1500, first, n_envs), tmp_path / "parts")
+    with stopped_after(100):
+        quiet_train(cart_pole(500, first, n_envs), tmp_path / "parts")
     stopped_at = MFEC.load(tmp_path / "parts" / "checkpoint").frames
-    said = quiet_train(cart_pole(1500, second, n_envs), tmp_path / "parts", resume=True)
+    said = quiet_train(cart_pole(500, second, n_envs), tmp_path / "parts", resume=True)
     assert f"going on from frame {stopped_at:,}" in said
-    quiet_train(cart_pole(1500, second, n_envs), tmp_path / "whole")
+    quiet_train(cart_pole(500, second, n_envs), tmp_path / "whole")
     (games, progress, *agent), (same_games, same_progress, *same_agent) = map(
         outcome, (tmp_path / "parts", tmp_path / "whole")
     )
@@ -141,14 +126,12 @@ def test_a_run_goes_on_with_the_other_exact_index_as_if_it_had_always_had_it(tmp
     assert RunDirectory(tmp_path / "parts").read_config() == RunDirectory(tmp_path / "whole").read_config()
 
 
-@pytest.mark.parametrize(("first", "second"), [
-    ("auto", "exact"), ("exact", "auto"), ("cells", "cuda"),
-])  # fmt: skip
+@pytest.mark.parametrize(("first", "second"), [("exact", "auto"), ("cells", "cuda")])
 def test_a_run_does_not_go_on_with_an_index_that_may_find_others(tmp_path, first, second):
-    quiet_train(cart_pole(200, first), tmp_path / "run")
+    quiet_train(cart_pole(50, first), tmp_path / "run")
     before = outcome(tmp_path / "run")
     with pytest.raises(RunDirectoryError, match=f"was begun with index = {first}, it cannot go on with {second}"):
-        quiet_train(cart_pole(400, second), tmp_path / "run", resume=True)
+        quiet_train(cart_pole(90, second), tmp_path / "run", resume=True)
     assert outcome(tmp_path / "run") == before
     assert RunDirectory(tmp_path / "run").read_config().agent.index == first
 
@@ -156,25 +139,19 @@ def test_a_run_does_not_go_on_with_an_index_that_may_find_others(tmp_path, first
 # -- Seeds ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("env", "n_envs"), [("CartPole-v1", 8), ("qbert", 2)])
-def test_one_seed_is_one_run_whatever_the_number_of_threads(tmp_path, monkeypatch, env, n_envs):
+def test_one_seed_is_one_run_whatever_the_number_of_threads(tmp_path, monkeypatch):
     monkeypatch.setattr("mfec.memory.neighbours.cells.WORTH_SHARING", 100)
-    config = replace(cart_pole(2400, "cells", n_envs), env=env)
-    if env == "qbert":
-        config = replace(config, environment=EnvConfig(n_envs=n_envs, max_frames=600))
     for threads in (1, 3):
         monkeypatch.setenv("MFEC_THREADS", str(threads))
-        quiet_train(config, tmp_path / str(threads))
-    quiet_train(replace(config, seed=1), tmp_path / "other")
+        quiet_train(cart_pole(1200, "cells", 8), tmp_path / str(threads))
     assert outcome(tmp_path / "1") == outcome(tmp_path / "3")
-    assert outcome(tmp_path / "1")[3] != outcome(tmp_path / "other")[3]
 
 
 # -- What is told -----------------------------------------------------------------------------------------------------
 
 
 def train_command(out: Path, *options: str) -> None:
-    arguments = ["CartPole-v1", "--total-frames", "2000", "--capacity", "1000", "--no-video", "--out", str(out)]
+    arguments = ["CartPole-v1", "--total-frames", "500", "--capacity", "1000", "--no-video", "--out", str(out)]
     assert main(["train", *arguments, *options]) == 0
 
 
@@ -193,17 +170,11 @@ def test_the_change_of_the_index_is_shown_once(tmp_path, capsys, monkeypatch):
     assert not CHANGE.search(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("options", [["--index", "exact"], ["--index", "cells"], ["--capacity", "200"]])
-def test_an_index_that_does_not_change_says_nothing(tmp_path, capsys, options):
-    train_command(tmp_path, *options)
-    assert "from now on" not in capsys.readouterr().out
-
-
 def test_a_change_that_brings_nothing_is_not_made(tmp_path, monkeypatch):
     race(monkeypatch, lost=99)
-    assert "from now on" not in quiet_train(cart_pole(1500, "auto"), tmp_path / "auto")
+    assert "from now on" not in quiet_train(cart_pole(500, "auto"), tmp_path / "auto")
     assert active_index(tmp_path / "auto") == "exact"
-    quiet_train(cart_pole(1500, "exact"), tmp_path / "exact")
+    quiet_train(cart_pole(500, "exact"), tmp_path / "exact")
     games, progress, _, digests = outcome(tmp_path / "exact")
     of_auto = outcome(tmp_path / "auto")
     assert (games, progress) == of_auto[:2]
@@ -211,7 +182,7 @@ def test_a_change_that_brings_nothing_is_not_made(tmp_path, monkeypatch):
 
 
 def test_recall_is_a_share_while_the_search_is_approximate(tmp_path, monkeypatch):
-    quiet_train(cart_pole(600, "cells"), tmp_path)
+    quiet_train(cart_pole(200, "cells"), tmp_path)
     run = RunDirectory(tmp_path)
     first = min(entries for entries in run.progress()["memory_entries"] if entries)
     # The first game is looked into by the second one, and that check has ended when the second one is written.
@@ -222,7 +193,7 @@ def test_recall_is_a_share_while_the_search_is_approximate(tmp_path, monkeypatch
 
 
 def test_recall_is_empty_until_the_search_becomes_approximate(tmp_path, monkeypatch):
-    [entries] = CHANGE.findall(quiet_train(cart_pole(1500, "auto"), tmp_path))
+    [entries] = CHANGE.findall(quiet_train(cart_pole(500, "auto"), tmp_path))
     change = int(entries.replace(",", ""))
     rows = RunDirectory(tmp_path).progress_file.read_text().splitlines()[1:]
     for row in (row.split(",") for row in rows):

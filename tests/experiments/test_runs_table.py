@@ -170,11 +170,10 @@ def test_the_mean_is_of_the_last_hundred_games_however_long_the_table_is(tmp_pat
         assert rows(said)[0][2] == "49.5"
 
 
-@pytest.mark.parametrize("height", [12, 24])
-def test_many_runs_fit_the_terminal(tmp_path, clock, height):
+def test_many_runs_fit_the_terminal(tmp_path, clock):
     """Those that run are shown, then those that ended last; the title counts all of them."""
     runs = make_runs(tmp_path, 200)
-    said, console = terminal(height=height)
+    said, console = terminal(height=12)
     with RunsTable(runs, console) as display:
         for run in runs[:100]:
             run.state = "finished"
@@ -184,7 +183,7 @@ def test_many_runs_fit_the_terminal(tmp_path, clock, height):
         clock[0] += 1.0
         display.refresh()
         table = last_table(said)
-        assert len(table) < height
+        assert len(table) < 12
         assert "runs: 2 running, 98 waiting, 100 finished" in table[0]
         shown = [row[0].rpartition(" ")[2] for row in rows(said)]
         assert shown[:4] == ["100", "101", "99", "98"]
@@ -192,7 +191,7 @@ def test_many_runs_fit_the_terminal(tmp_path, clock, height):
             run.state = "running"
         clock[0] += 1.0
         display.refresh()
-        assert len(last_table(said)) < height
+        assert len(last_table(said)) < 12
 
 
 def test_as_narrow_as_most_terminals_are_no_number_and_no_seed_is_cut_off(tmp_path, clock):
@@ -243,9 +242,8 @@ def test_on_a_terminal_a_message_stands_above_the_table(tmp_path, clock):
     assert "│ qbert" in text.partition("its process ended with status -9")[2]  # the table is drawn again below
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_table_that_an_error_closed_leaves_the_cursor_to_others(tmp_path, error):
+def test_a_table_that_an_error_closed_leaves_the_cursor_to_others(tmp_path):
     said, console = terminal()
-    with pytest.raises(error), RunsTable(make_runs(tmp_path, 1), console):
-        raise error
+    with pytest.raises(KeyboardInterrupt), RunsTable(make_runs(tmp_path, 1), console):
+        raise KeyboardInterrupt
     assert said.getvalue().rstrip("\n").endswith("\x1b[?25h")

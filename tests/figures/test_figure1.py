@@ -96,7 +96,7 @@ def test_the_numbers_can_be_had_instead(tmp_path):
 # -- Pictures ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG\r\n\x1a\n"), ("pdf", b"%PDF-"), ("svg", b"<?xml")])
+@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG\r\n\x1a\n"), ("pdf", b"%PDF-")])
 def test_the_command_draws(tmp_path, capsys, ending, begins):
     write_two_environments(tmp_path / "runs")
     out = tmp_path / "new" / f"figure1.{ending}"
@@ -121,7 +121,7 @@ def test_no_two_lines_look_alike():
     assert len({str(dashes) for _, dashes in STROKES.values()}) == len(STROKES)
 
 
-@pytest.mark.parametrize("environments", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("environments", [1, 3, 8])
 def test_titles_and_legend_have_room(tmp_path, environments):
     configs = [
         config
@@ -146,7 +146,7 @@ def test_titles_and_legend_have_room(tmp_path, environments):
 # -- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["figure1.txt", "figure1", "figure1.md"])
+@pytest.mark.parametrize("name", ["figure1.txt", "figure1"])
 def test_an_unknown_ending_is_refused(tmp_path, capsys, name):
     write_two_environments(tmp_path / "runs")
     out = tmp_path / name
@@ -224,11 +224,10 @@ def test_a_run_without_an_evaluation_is_named(tmp_path):
         figure1([write_run(tmp_path / "a", evaluated(mfec()), games(1.0))], score="greedy")
 
 
-@pytest.mark.parametrize("environments", [1, 2, 3, 4])
-@pytest.mark.parametrize("epsilon", [0.0, 0.05])
-def test_the_label_of_evaluations_has_room(tmp_path, environments, epsilon):
+@pytest.mark.parametrize("environments", [1, 3])
+def test_the_label_of_evaluations_has_room(tmp_path, environments):
     runs = [
-        write_evaluated(tmp_path / env, mfec(env), [(200_000, 1.0)], epsilon=epsilon)
+        write_evaluated(tmp_path / env, mfec(env), [(200_000, 1.0)], epsilon=0.05)
         for env in list(TITLES)[:environments]
     ]
     figure = picture(figure1(runs, score="greedy"), score="greedy")

@@ -84,10 +84,9 @@ def test_the_command_writes_the_numbers(tmp_path, capsys):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
-def test_the_command_draws(tmp_path, ending):
+def test_the_command_draws(tmp_path):
     write_all(tmp_path / "runs")
-    out = tmp_path / f"figure2.{ending}"
+    out = tmp_path / "figure2.png"
     assert main(["figure", "figure2", str(tmp_path / "runs"), "--out", str(out)]) == 0
     assert out.stat().st_size > 1000
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from functools import cache
+from pathlib import Path
+
 import matplotlib.image
 import numpy as np
 import pytest
@@ -15,13 +19,17 @@ from mfec.figures.labyrinth import FLOOR, HEIGHT, SEEN, SOLID, START, WIDTH, dra
 from mfec.run_directory import RunDirectoryError
 
 
-@pytest.fixture
-def drawn(monkeypatch) -> list[Figure]:
-    """Figures that are saved."""
+@cache
+def drawn(name: str, seed: int = 0) -> Figure:
+    """The figure of a level, as it is saved."""
     figures: list[Figure] = []
     save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda own, *a, **b: (figures.append(own), save(own, *a, **b))[1])
-    return figures
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as place:
+        patch.setattr(Figure, "savefig", lambda own, *a, **b: (figures.append(own), save(own, *a, **b))[1])
+        out = Path(place) / "new" / "map.png"
+        assert draw_level(name, out, seed=seed) == out
+        assert matplotlib.image.imread(out).std() > 0.1
+    return figures[0]
 
 
 def polygons(figure: Figure, colour) -> list[np.ndarray]:
@@ -44,56 +52,48 @@ def inside(blocks, x, y) -> bool:
     return any(own.west < x < own.east and own.south < y < own.north for own in blocks)
 
 
-@pytest.mark.parametrize("name", LEVELS)
-@pytest.mark.parametrize("kind", ["png", "svg"])
-def test_a_picture_of_each_level_is_written(tmp_path, name, kind):
-    out = draw_level(name, tmp_path / "new" / f"map.{kind}")
-    assert out == tmp_path / "new" / f"map.{kind}"
-    if kind == "png":
-        assert matplotlib.image.imread(out).std() > 0.1
-    else:
-        assert "<svg" in out.read_text()
+def test_other_kinds_of_pictures_are_written(tmp_path):
+    assert "<svg" in draw_level("labyrinth_forage", tmp_path / "map.svg").read_text()
 
 
 @pytest.mark.parametrize("name", LEVELS)
-def test_it_is_titled_with_the_name_the_task_and_the_length(tmp_path, drawn, name):
-    draw_level(name, tmp_path / "map.png")
-    title = drawn[0].get_suptitle()
+def test_it_is_titled_with_the_name_the_task_and_the_length(name):
+    title = drawn(name).get_suptitle()
     level = LEVELS[name]
     for part in (name, level.task, f"{level.seconds} s", f"{level.frames:,} frames"):
         assert part in title
 
 
 @pytest.mark.parametrize("name", LEVELS)
-def test_walls_are_where_they_stand(tmp_path, drawn, name):
-    draw_level(name, tmp_path / "map.png")
+def test_walls_are_where_they_stand(name):
+    figure = drawn(name)
     blocks = LEVELS[name].blocks
-    found = sorted((*corners.min(0), *corners.max(0)) for corners in polygons(drawn[0], SOLID))
+    found = sorted((*corners.min(0), *corners.max(0)) for corners in polygons(figure, SOLID))
     assert found == sorted((own.west, own.south, own.east, own.north) for own in blocks)
-    assert len(polygons(drawn[0], FLOOR)) == 1
-    assert drawn[0].axes[0].get_aspect() == 1.0  # to scale
-    (west, east), (south, north) = drawn[0].axes[0].get_xlim(), drawn[0].axes[0].get_ylim()
+    assert len(polygons(figure, FLOOR)) == 1
+    assert figure.axes[0].get_aspect() == 1.0  # to scale
+    (west, east), (south, north) = figure.axes[0].get_xlim(), figure.axes[0].get_ylim()
     assert west < east  # north up and east right
     assert south < north
 
 
-def test_sides_have_the_colours_of_their_textures_only_where_they_can_be_seen(tmp_path, drawn):
-    draw_level("labyrinth_double_t_maze", tmp_path / "map.png")
+def test_sides_have_the_colours_of_their_textures_only_where_they_can_be_seen():
+    figure = drawn("labyrinth_double_t_maze")
     blocks = LEVELS["labyrinth_double_t_maze"].blocks
     for texture, length in (("stone", 320 - 64 + 320), ("brick", 2 * 128 + 64 + 4 * 64), ("wood", 2 * 320 + 4 * 128)):
         colour = textures()[texture].mean(axis=(0, 1)) / 255
-        strips = polygons(drawn[0], colour)
+        strips = polygons(figure, colour)
         assert sum(np.ptp(corners, axis=0).max() for corners in strips) == pytest.approx(length)
         assert all(inside(blocks, *corners[:4].mean(0)) for corners in strips)
 
 
 @pytest.mark.parametrize("name", LEVELS)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_fruit_lies_where_it_is_in_that_episode(tmp_path, drawn, name, seed):
-    draw_level(name, tmp_path / "map.png", seed=seed)
+def test_fruit_lies_where_it_is_in_that_episode(name):
+    seed = 1
+    figure = drawn(name, seed)
     env = beginning(name, seed)
     shown = {}
-    for image in drawn[0].axes[0].images:
+    for image in figure.axes[0].images:
         west, east, south, north = image.get_extent()
         apple = np.array_equal(np.asarray(image.get_array())[..., :3], sprites()["apple"][0])
         shown[(west + east) / 2, (south + north) / 2] = apple
@@ -101,57 +101,56 @@ def test_fruit_lies_where_it_is_in_that_episode(tmp_path, drawn, name, seed):
     assert shown == {place: kind == APPLE for place, kind in zip(env.level.places, fruit, strict=True)}
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_cues_show_what_they_show_in_that_episode(tmp_path, drawn, seed):
-    draw_level("labyrinth_double_t_maze", tmp_path / "map.png", seed=seed)
+@pytest.mark.parametrize("seed", range(2))
+def test_cues_show_what_they_show_in_that_episode(seed):
+    figure = drawn("labyrinth_double_t_maze", seed)
     env = beginning("labyrinth_double_t_maze", seed)
     names = {CUE_OFF: "cue_off", CUE_RED: "cue_red", CUE_GREEN: "cue_green"}
     for cue, state in zip(env.level.cues, env.players.cues[0].tolist(), strict=True):
-        panels = polygons(drawn[0], np.array(CUE_COLOURS[names[state]]) / 255)
+        panels = polygons(figure, np.array(CUE_COLOURS[names[state]]) / 255)
         middles = [corners[:4].mean(0) for corners in panels]
         assert min(np.hypot(x - cue.x, y - cue.y) for x, y in middles) < 10
         assert all(inside(env.level.blocks, x, y) for x, y in middles)
 
 
-@pytest.mark.parametrize("seed", [0, 7])
-def test_the_arrow_is_at_the_start_and_points_ahead(tmp_path, drawn, seed):
-    draw_level("labyrinth_forage", tmp_path / "map.png", seed=seed)
+def test_the_arrow_is_at_the_start_and_points_ahead():
+    seed = 1
+    figure = drawn("labyrinth_forage", seed)
     x, y, heading = beginning("labyrinth_forage", seed).players.poses[0, [X, Y, HEADING]]
-    [arrow] = polygons(drawn[0], START)
+    [arrow] = polygons(figure, START)
     tip = arrow[0] - (x, y)
     assert np.degrees(np.arctan2(tip[1], tip[0])) % 360 == pytest.approx(heading)
     assert np.hypot(*(arrow[:4].mean(0) - (x, y))) < 15
 
 
-def test_the_view_is_from_the_start_in_an_arena(tmp_path, drawn):
-    draw_level("labyrinth_forage_and_avoid", tmp_path / "map.png", seed=2)
-    [view] = drawn[0].axes[1].images
-    assert np.array_equal(np.asarray(view.get_array()), beginning("labyrinth_forage_and_avoid", 2).render())
+def test_the_view_is_from_the_start_in_an_arena():
+    figure = drawn("labyrinth_forage_and_avoid", 1)
+    [view] = figure.axes[1].images
+    assert np.array_equal(np.asarray(view.get_array()), beginning("labyrinth_forage_and_avoid", 1).render())
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_view_in_a_maze_is_of_the_first_cue(tmp_path, drawn, seed):
-    draw_level("labyrinth_double_t_maze", tmp_path / "map.png", seed=seed)
-    view = np.asarray(drawn[0].axes[1].images[0].get_array()).astype(int)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_view_in_a_maze_is_of_the_first_cue(seed):
+    figure = drawn("labyrinth_double_t_maze", seed)
+    view = np.asarray(figure.axes[1].images[0].get_array()).astype(int)
     red, green, _ = view[HEIGHT // 2 - 20 : HEIGHT // 2 + 20, WIDTH // 2 - 20 : WIDTH // 2 + 20].mean((0, 1))
     shown = beginning("labyrinth_double_t_maze", seed).players.cues[0, 0]
     assert (red > 2 * green) == (shown == CUE_RED)
     assert (green > 2 * red) == (shown == CUE_GREEN)
 
 
-def test_what_is_seen_ends_at_the_walls(tmp_path, drawn):
-    draw_level("labyrinth_double_t_maze", tmp_path / "map.png")
-    [corners] = polygons(drawn[0], SEEN)
+def test_what_is_seen_ends_at_the_walls():
+    figure = drawn("labyrinth_double_t_maze")
+    [corners] = polygons(figure, SEEN)
     assert corners[0].tolist() == [0.0, 32.0]
     assert corners[:, 1].max() == pytest.approx(192.0)
     for x, y in corners:
         assert not inside(LEVELS["labyrinth_double_t_maze"].blocks, 0.999 * x, 32.0 + 0.999 * (y - 32.0))
 
 
-def test_a_scale_and_the_north_are_drawn(tmp_path, drawn):
+def test_a_scale_and_the_north_are_drawn():
     for name, units in (("labyrinth_forage", 200), ("labyrinth_double_t_maze", 100)):
-        draw_level(name, tmp_path / "map.png")
-        axes = drawn[-1].axes[0]
+        axes = drawn(name).axes[0]
         texts = [text.get_text() for text in axes.texts]
         assert f"{units} units" in texts
         assert "N" in texts
@@ -160,13 +159,11 @@ def test_a_scale_and_the_north_are_drawn(tmp_path, drawn):
 
 def test_the_same_seed_draws_the_same_picture(tmp_path):
     one, other = (draw_level("labyrinth_forage", tmp_path / name, seed=4) for name in ("a.png", "b.png"))
-    assert np.array_equal(matplotlib.image.imread(one), matplotlib.image.imread(other))
-    third = draw_level("labyrinth_forage", tmp_path / "c.png", seed=5)
-    assert not np.array_equal(matplotlib.image.imread(one), matplotlib.image.imread(third))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_other_names_and_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="unknown level 'qbert'; there are labyrinth_forage, "):
-        draw_level("qbert", tmp_path / "map.png")
+        drawn("qbert")
     with pytest.raises(RunDirectoryError, match="a picture ends in"):
         draw_level("labyrinth_forage", tmp_path / "map.txt")

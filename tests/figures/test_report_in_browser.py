@@ -100,16 +100,16 @@ def test_every_picture_is_drawn_and_described(opened):
         assert len(alt) > 30
 
 
-def test_the_video_is_h264_and_plays(own, runs):
+def test_the_video_is_h264_and_plays(opened, runs):
     assert b"avc1" in (runs / FOLDER / "seed-0" / "video.mp4").read_bytes()
-    video = own.page.locator("video")
+    video = opened.page.locator("video")
     assert video.count() == 1
-    wait_for(own.page, "document.querySelector('video').readyState > 0")
+    wait_for(opened.page, "document.querySelector('video').readyState > 0")
     assert video.evaluate("video => [video.videoWidth, video.videoHeight, video.duration]") == [160, 120, 1.0]
     assert "Q*bert" in video.get_attribute("aria-label")
     assert video.get_attribute("controls") is not None
     video.evaluate("video => { video.play() }")
-    wait_for(own.page, "document.querySelector('video').ended")
+    wait_for(opened.page, "document.querySelector('video').ended")
     assert video.evaluate("video => video.currentTime") == 1.0
 
 
@@ -150,48 +150,44 @@ def test_what_is_slipped_into_the_page_is_refused(own):
     assert own.page.evaluate("window.ran === undefined")
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
-def test_no_window_scrolls_sideways(browser, report, size):
-    page = watch(browser, width=size[0], height=size[1]).page
-    page.goto(report.as_uri())
+def test_no_window_scrolls_sideways(own):
+    page = own.page
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-    root = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-    assert root == [size[0], size[0]]
-    sides = "boxes => boxes.map(box => box.getBoundingClientRect()).map(box => [box.left, box.right])"
-    boxes = page.locator(".scrolling, figcaption, summary, h1, h3, .commands, video").evaluate_all(sides)
-    assert len(boxes) > 30
-    assert all(0 <= left < right <= size[0] for left, right in boxes)
+    for width, height in (WIDE, NARROW):
+        page.set_viewport_size({"width": width, "height": height})
+        root = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert root == [width, width]
+        sides = "boxes => boxes.map(box => box.getBoundingClientRect()).map(box => [box.left, box.right])"
+        boxes = page.locator(".scrolling, figcaption, summary, h1, h3, .commands, video").evaluate_all(sides)
+        assert len(boxes) > 30
+        assert all(0 <= left < right <= width for left, right in boxes)
     wider = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).length"
-    assert size == WIDE or page.locator(".scrolling").evaluate_all(wider) > 5  # in their own boxes
+    assert page.locator(".scrolling").evaluate_all(wider) > 5  # in their own boxes
 
 
-def test_light_and_dark(browser, report):
-    looks = []
-    for dark in (False, True):
-        page = watch(browser, dark=dark).page
-        page.goto(report.as_uri())
-        colour = "element => getComputedStyle(element).backgroundColor"
-        body, card = page.locator("body").evaluate(colour), page.locator(".picture").first.evaluate(colour)
-        looks.append((page.screenshot(), _brightness(body)))
-        assert _brightness(card) == 255  # figures are black on white
-    (light, bright), (night, deep) = looks
-    assert light != night
-    assert deep < 64 < 192 < bright
+def test_light_and_dark(opened):
+    page, colour = opened.page, "element => getComputedStyle(element).backgroundColor"
+    seen = []
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        seen.append(_brightness(page.locator("body").evaluate(colour)))
+        assert _brightness(page.locator(".picture").first.evaluate(colour)) == 255  # figures are black on white
+    assert seen[0] < 64 < 192 < seen[1]
 
 
 def _brightness(colour: str) -> float:
     return float(np.mean([int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]))
 
 
-def test_numbers_are_saved(own, runs, tmp_path):
-    with own.page.expect_download() as waiting:
-        own.page.get_by_role("link", name="figure1.csv").click()
+def test_numbers_are_saved(opened, runs, tmp_path):
+    with opened.page.expect_download() as waiting:
+        opened.page.get_by_role("link", name="figure1.csv").click()
     assert waiting.value.suggested_filename == "figure1.csv"
     saved = waiting.value.path().read_bytes()
     kept = [run for run in find_runs([runs]) if run.path.parent.name != "k-1"]
     assert saved == draw_figure1(kept, tmp_path / "figure1.csv").read_bytes()
     assert len(list(csv.DictReader(io.StringIO(saved.decode())))) == 5 * 200
-    assert own.complaints == []
+    assert opened.complaints == []
 
 
 def test_headings_ids_and_tables_are_in_order(opened):
@@ -228,12 +224,12 @@ def test_it_is_used_with_the_keyboard(own):
     assert page.locator(".scrolling:not([tabindex='0'][aria-label])").count() == 0
 
 
-def test_paper_shows_what_the_screen_folds(own):
-    page = own.page
+def test_paper_shows_what_the_screen_folds(opened):
+    page = opened.page
     folded = page.locator("details:not([open]) pre").first
     assert not folded.evaluate("block => block.checkVisibility()")
     page.emulate_media(media="print")
     assert folded.evaluate("block => block.checkVisibility()")
     assert folded.bounding_box()["height"] > 20
     assert not page.locator("nav").is_visible()
-    assert page.pdf(format="A4").startswith(b"%PDF-")
+    page.emulate_media(media="screen")

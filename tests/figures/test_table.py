@@ -205,13 +205,12 @@ def test_markdown(tmp_path):
     assert text.endswith("|\n")
 
 
-@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG\r\n\x1a\n"), ("pdf", b"%PDF-"), ("svg", b"<?xml")])
-def test_pictures(tmp_path, capsys, ending, begins):
+def test_pictures(tmp_path, capsys):
     write_all(tmp_path / "runs")
-    out = tmp_path / f"table.{ending}"
+    out = tmp_path / "table.png"
     assert main(["figure", "table", str(tmp_path / "runs"), "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}\n"
-    assert out.read_bytes().startswith(begins)
+    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_a_file_it_is_printed_whole(tmp_path, capsys):

@@ -28,7 +28,7 @@ EVIL = "evil.example"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The inspector of a short run, with a game that is over."""
-    config = RunConfig("FrozenLake-v1", 1_000, 0, MFECConfig(capacity=2000))
+    config = RunConfig("FrozenLake-v1", 300, 0, MFECConfig(capacity=2000))
     run = train(config, tmp_path_factory.mktemp("runs") / "lake", console=Console(file=io.StringIO()))
     inspection = Inspection(run)
     inspection.finish(inspection.play())
@@ -67,13 +67,16 @@ def elsewhere() -> Iterator[int]:
     server.server_close()
 
 
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Page:
+    return watch(browser).page
+
+
 @pytest.fixture(params=["127.0.0.1", EVIL])
-def stranger(request: pytest.FixtureRequest, browser: Browser, elsewhere: int) -> Iterator[Page]:
+def stranger(request: pytest.FixtureRequest, window: Page, elsewhere: int) -> Page:
     """A page of another port of this machine, which is the same site, and one of another site."""
-    page = watch(browser).page
-    page.goto(f"http://{request.param}:{elsewhere}/")
-    yield page
-    page.context.close()
+    window.goto(f"http://{request.param}:{elsewhere}/")
+    return window
 
 
 def test_the_page_works_under_its_own_policy(browser, served):
@@ -86,17 +89,17 @@ def test_the_page_works_under_its_own_policy(browser, served):
     assert watched.complaints == []
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"mode": "no-cors"}, {"method": "POST", "mode": "no-cors"}, {"method": "POST", "mode": "no-cors", "body": "{}"},
-    {"method": "POST", "headers": {"Content-Type": "application/json"}, "body": "{}"},
-])  # fmt: skip
-def test_scripts_of_others_are_refused(stranger, served, options):
+def test_scripts_of_others_are_refused(stranger, served):
     games = served.inspection.run()["recorded_games"]
     statuses: list[int] = []
     stranger.on("response", lambda response: statuses.append(response.status))
-    for path in ("/api/run", "/api/games", "/"):
-        asked = "([url, options]) => fetch(url, options).then(answer => answer.text(), () => '')"
-        assert stranger.evaluate(asked, [f"http://{served.host}{path}", options]) == ""
+    for options in (
+        {}, {"mode": "no-cors"}, {"method": "POST", "mode": "no-cors", "body": "{}"},
+        {"method": "POST", "headers": {"Content-Type": "application/json"}, "body": "{}"},
+    ):  # fmt: skip
+        for path in ("/api/run", "/api/games", "/"):
+            asked = "([url, options]) => fetch(url, options).then(answer => answer.text(), () => '')"
+            assert stranger.evaluate(asked, [f"http://{served.host}{path}", options]) == ""
     assert set(statuses) <= {403, 405}  # 405: the question that a browser asks before
     assert served.inspection.run()["recorded_games"] == games
 
@@ -110,23 +113,23 @@ PUT_IN = """([kind, url]) => new Promise(tell => {
 })"""
 
 
-@pytest.mark.parametrize("kind", ["img", "script", "audio"])
-def test_pictures_and_scripts_of_this_server_are_for_nobody_else(stranger, served, kind):
-    for path in ("/", "/api/run", "/api/games/0/pictures/0"):
-        assert stranger.evaluate(PUT_IN, [kind, f"http://{served.host}{path}"]) == "refused"
+def test_pictures_and_scripts_of_this_server_are_for_nobody_else(stranger, served):
+    for kind in ("img", "script", "audio"):
+        for path in ("/", "/api/run", "/api/games/0/pictures/0"):
+            assert stranger.evaluate(PUT_IN, [kind, f"http://{served.host}{path}"]) == "refused"
 
 
-@pytest.mark.parametrize("kind", ["iframe", "embed"])
-def test_frames_of_others_are_refused(stranger, served, kind):
-    for path in ("/", "/api/run"):
-        with stranger.expect_response(f"http://{served.host}{path}") as waiting:
-            stranger.evaluate(f"place => {{ ({PUT_IN})(place) }}", [kind, f"http://{served.host}{path}"])
-        assert waiting.value.status == 403
+def test_frames_of_others_are_refused(stranger, served):
+    for kind in ("iframe", "embed"):
+        for path in ("/", "/api/run"):
+            with stranger.expect_response(f"http://{served.host}{path}") as waiting:
+                stranger.evaluate(f"place => {{ ({PUT_IN})(place) }}", [kind, f"http://{served.host}{path}"])
+            assert waiting.value.status == 403
 
 
 def test_forms_of_others_are_refused(stranger, served):
     games = served.inspection.run()["recorded_games"]
-    with stranger.expect_response(f"http://{served.host}/api/games") as waiting:
+    with stranger.expect_navigation() as waiting:
         sent = "url => { const [form] = document.forms; form.method = 'post'; form.action = url; form.submit() }"
         stranger.evaluate(sent, f"http://{served.host}/api/games")
     assert waiting.value.status == 403
@@ -140,6 +143,7 @@ def test_a_link_opens_the_page_and_leaves_nobody_a_hand_on_it(stranger, served):
     opened = waiting.value
     opened.get_by_role("heading", name="FrozenLake-v1").wait_for()
     assert opened.evaluate("window.opener") is None
+    opened.close()
 
 
 def test_a_name_that_was_made_to_mean_this_machine_is_refused(browser, served):

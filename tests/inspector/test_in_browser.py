@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 FOLDER = """<img src=x onerror=alert(1)> & "it's" </script>"""
-STEPS = (3, 30, 70)
+STEPS = (3, 70)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run in a folder whose name is HTML."""
     agent = MFECConfig(k=5, dim=16, capacity=2000, epsilon=0.05, gamma=0.98)
-    config = RunConfig("qbert", 12_000, agent=agent, environment=EnvConfig(max_frames=1200))
+    config = RunConfig("qbert", 4000, agent=agent, environment=EnvConfig(max_frames=600))
     folder = tmp_path_factory.mktemp("runs") / FOLDER.replace("/", "\N{FRACTION SLASH}")
     return train(config, folder, keep_frames=True, console=Console(quiet=True))
 
@@ -57,7 +57,7 @@ def exported(run: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return out
 
 
-@pytest.fixture(params=["server", "file"])
+@pytest.fixture(scope="module", params=["server", "file"])
 def page(request: pytest.FixtureRequest, browser: Browser, server: Served, exported: Path) -> Iterator[Watched]:
     """The page from the server, and from the file."""
     address = f"http://{server.host}/" if request.param == "server" else exported.as_uri()
@@ -101,20 +101,6 @@ def test_a_step_shows_the_agent_s_own_numbers_and_frames(page, server):
             assert f"episode {each['episode']}" in card.inner_text()
             assert f"frame {each['frame']:,}" in card.inner_text()
             assert shows(card.locator("canvas"), remembered(server.inspection, each["episode"], each["frame"]))
-
-
-def test_keys_and_the_pointer_move_through_the_game(page, server):
-    at = STEPS[0]
-    for key, by in (("ArrowRight", 1), ("ArrowRight", 1), ("Shift+ArrowRight", 10), ("ArrowLeft", -1), ("PageUp", -10)):
-        page.page.keyboard.press(key)
-        at = max(0, at + by)
-        wait_for_step(page.page, at)
-    steps = server.inspection.game(0)["steps"]
-    box = page.page.locator("#timeline [role=slider]").bounding_box()
-    page.page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2)
-    wait_for_step(page.page, steps // 2)
-    page.page.keyboard.press("End")
-    wait_for_step(page.page, steps - 1)
 
 
 def test_a_memory_is_watched_in_its_own_episode_and_left_again(page, server):

@@ -46,12 +46,23 @@ def opened(browser: Browser, exported: Path) -> Watched:
     return open_page(browser, exported.as_uri(), step=40)
 
 
+@pytest.fixture(scope="module")
+def window(browser: Browser, exported: Path) -> Watched:
+    return open_page(browser, exported.as_uri(), step=40)
+
+
 @pytest.fixture
-def own(browser: Browser, exported: Path) -> Iterator[Watched]:
-    """The exported page in a window of one test's own."""
-    watched = open_page(browser, exported.as_uri(), step=40)
-    yield watched
-    watched.page.context.close()
+def own(window: Watched, exported: Path) -> Watched:
+    """The exported page, loaded anew for one test."""
+    page = window.page
+    page.goto("about:blank")
+    window.requests.clear()
+    window.complaints.clear()
+    page.goto(f"{exported.as_uri()}#game=0&step=40")
+    assert page.evaluate("window.inspector.ready")
+    wait_for_step(page, 40)
+    page.mouse.move(2, 2)
+    return window
 
 
 @pytest.fixture
@@ -81,7 +92,7 @@ def _step(made: MadeUp, step: int, game: int = 0) -> dict[str, Any]:
 
 
 def test_every_number_of_a_step_is_that_of_the_data(own, made):
-    for step in (0, 2, 3, 5, 41, 119):
+    for step in (2, 3, 5):
         go_to(own.page, step)
         _check_numbers(own.page, made, step)
     assert own.complaints == []
@@ -182,13 +193,12 @@ def _shortened(made: MadeUp) -> MadeUp:
     return MadeUp({**made.answers, **steps, "memories": json.loads(memories.as_json())}, made.frames)
 
 
-@pytest.mark.parametrize("shorten", [False, True], ids=["as a server tells it", "as a file has it"])
-def test_what_each_memory_counts_is_shown_where_it_differs(browser, tmp_path, shorten):
+def test_what_each_memory_counts_is_shown_where_it_differs(browser, tmp_path):
     made = make_up(steps=12, kernel="inverse", environment="Weights")
-    watched = open_page(browser, _written(_shortened(made) if shorten else made, tmp_path), step=0)
+    watched = open_page(browser, _written(_shortened(made), tmp_path), step=0)
     page, heights, sources = watched.page, set(), set()
     assert "k = 11, kernel inverse, epsilon" in page.locator("#about").inner_text()
-    for step in range(12):
+    for step in range(6):
         go_to(page, step)
         data = _step(made, step)
         for row, estimate in zip(page.locator(".row").all(), data["actions"], strict=True):
@@ -211,7 +221,7 @@ def test_what_each_memory_counts_is_shown_where_it_differs(browser, tmp_path, sh
     assert sources == {"exact", "weighted_mean", "infinity"}
     assert len(heights) == 1, "nothing jumps from step to step"
 
-    step = next(i for i in range(12) if len(_step(made, i)["actions"][_step(made, i)["action"]]["neighbours"]) > 1)
+    step = next(i for i in range(6) if len(_step(made, i)["actions"][_step(made, i)["action"]]["neighbours"]) > 1)
     go_to(page, step)
     card = page.locator(".strip").first.locator(".card:not([aria-disabled])").first
     words = card.locator("> span:not(.thumbnail)").all_inner_texts()[1]
@@ -228,35 +238,60 @@ def test_where_all_memories_count_the_same_no_weight_is_shown(opened):
     assert "kernel" not in opened.page.locator("#about").inner_text()
 
 
-def test_small_and_large_numbers_find_room(browser, tmp_path):
-    made = make_up(steps=5, n_actions=3, environment="Numbers")
-    step = _step(made, 4)
-    for estimate, value in zip(step["actions"], (-0.00871, 0.0000123, -123456.0), strict=True):
-        estimate.update(value=value)
-    neighbours = step["actions"][step["action"]]["neighbours"]
-    neighbours[0]["matched"] = 9_431
-    watched = open_page(browser, _written(made, tmp_path), step=4)
-    page = watched.page
-    assert page.locator(".value").all_inner_texts() == [f"{MINUS}0.00871", f"1.2e{MINUS}5", f"{MINUS}123,456"]
-    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
-    assert page.locator(".value, .kind, .entries, .card > span").evaluate_all(cut) == []
-    assert page.locator(".card").first.inner_text().splitlines()[-1] == "matched 9,431\N{MULTIPLICATION SIGN}"
-    page.context.close()
-
-
-def test_long_names_of_actions_find_room(browser, tmp_path):
-    """Every name in one line beside its bar, and whole in the table."""
-    made = make_up(steps=40, n_actions=8, environment="Names")
+@pytest.fixture(scope="module")
+def odd(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """A page of extremes: numbers at step 4, ties at steps 7 to 9, long names, and a map with a memory far away."""
+    made = make_up(steps=12, n_actions=8, environment="Odd")
     made.answers["/api/run"]["actions"][6:] = ["forward and turn left", "forward and turn right"]
-    watched = open_page(browser, _written(made, tmp_path), step=20)
-    page = watched.page
-    heights = page.locator(".row").evaluate_all("all => all.map(one => one.offsetHeight)")
+    step = _step(made, 4)
+    for estimate, value in zip(step["actions"], (-0.00871, 0.0000123, -123456.0), strict=False):
+        estimate.update(value=value)
+    step["actions"][step["action"]]["neighbours"][0]["matched"] = 9_431
+    for number, explored, highest in ((7, False, [0, 2]), (8, True, [0, 2]), (9, True, [0, 1, 2])):
+        _step(made, number).update(action=3 if explored else 0, explored=explored, highest=highest)
+    points = made.answers["/api/run"]["map"]
+    points["value"][0], points["x"][0] = 1e6, 1e6
+    points["value"][1:] = [max(0.0, value - 300) for value in points["value"][1:]]  # many have the lowest one
+    return open_page(browser, _written(made, tmp_path_factory.mktemp("odd")), step=4).page
+
+
+CUT = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
+
+
+def test_small_and_large_numbers_find_room(odd):
+    go_to(odd, 4)
+    assert odd.locator(".value").all_inner_texts()[:3] == [f"{MINUS}0.00871", f"1.2e{MINUS}5", f"{MINUS}123,456"]
+    assert odd.locator(".value, .kind, .entries, .card > span").evaluate_all(CUT) == []
+    assert odd.locator(".card").first.inner_text().splitlines()[-1] == "matched 9,431\N{MULTIPLICATION SIGN}"
+
+
+def test_long_names_of_actions_find_room(odd):
+    """Every name in one line beside its bar, and whole in the table."""
+    heights = odd.locator(".row").evaluate_all("all => all.map(one => one.offsetHeight)")
     assert max(heights) - min(heights) <= 1
-    page.locator(".card").first.click()
-    page.locator("#comparison tbody tr").first.wait_for()
-    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
-    assert page.locator("#comparison tbody td, #comparison tbody th").evaluate_all(cut) == []
-    page.context.close()
+    odd.locator(".card").first.click()
+    odd.locator("#comparison tbody tr").first.wait_for()
+    assert odd.locator("#comparison tbody td, #comparison tbody th").evaluate_all(CUT) == []
+    odd.keyboard.press("Escape")
+    wait_for(odd, "!document.querySelector('#inspecting').hidden")
+
+
+def test_actions_that_share_the_highest_value_are_marked(odd):
+    names = odd.locator(".row .name").all_inner_texts()
+    go_to(odd, 7)
+    assert odd.locator(".tag").all_inner_texts()[:4] == ["taken", "", "highest", ""]
+    go_to(odd, 8)
+    assert odd.locator(".tag").all_inner_texts()[:4] == ["highest", "", "highest", "random"]
+    assert odd.locator("#verdict").inner_text().endswith(f"{names[0]} and {names[2]} have the highest value.")
+    go_to(odd, 9)
+    assert odd.locator("#verdict").inner_text().endswith("3 others have the highest value.")
+
+
+def test_the_map_says_what_lies_beyond_its_edges_and_colours(odd):
+    assert odd.locator("#map-about").inner_text().endswith("; the few farthest are at the edge.")
+    first, _, last = odd.locator("#memory-map .scale li").all_inner_texts()
+    assert first == "0"
+    assert last.startswith("\N{GREATER-THAN OR EQUAL TO} ")
 
 
 def test_bars_share_one_scale_with_zero_in_it(own, made):
@@ -290,35 +325,6 @@ def test_numbers_stand_where_there_is_no_picture(browser, tmp_path):
     assert page.locator("#side-then .in-place").inner_text() == "No frames: see the note below."
     assert page.locator("tr[aria-current]").inner_text().split()[0] == "memory"
     assert watched.complaints == []
-    page.context.close()
-
-
-def test_actions_that_share_the_highest_value_are_marked(browser, tmp_path):
-    made = make_up(steps=10, n_actions=4, environment="Ties")
-    names = made.answers["/api/run"]["actions"]
-    for step, explored, highest in ((7, False, [0, 2]), (8, True, [0, 2]), (9, True, [0, 1, 2])):
-        _step(made, step).update(action=3 if explored else 0, explored=explored, highest=highest)
-    watched = open_page(browser, _written(made, tmp_path), step=7)
-    page = watched.page
-    assert page.locator(".tag").all_inner_texts() == ["taken", "", "highest", ""]
-    go_to(page, 8)
-    assert page.locator(".tag").all_inner_texts() == ["highest", "", "highest", "random"]
-    assert page.locator("#verdict").inner_text().endswith(f"{names[0]} and {names[2]} have the highest value.")
-    go_to(page, 9)
-    assert page.locator("#verdict").inner_text().endswith("3 others have the highest value.")
-    page.context.close()
-
-
-def test_the_map_says_what_lies_beyond_its_edges_and_colours(browser, tmp_path):
-    made = make_up(steps=10, environment="Far")
-    points = made.answers["/api/run"]["map"]
-    points["value"][0], points["x"][0] = 1e6, 1e6
-    points["value"][1:] = [max(0.0, value - 300) for value in points["value"][1:]]  # many have the lowest one
-    page = open_page(browser, _written(made, tmp_path), step=3).page
-    assert page.locator("#map-about").inner_text().endswith("; the few farthest are at the edge.")
-    first, _, last = page.locator("#memory-map .scale li").all_inner_texts()
-    assert first == "0"
-    assert last.startswith("\N{GREATER-THAN OR EQUAL TO} ")
     page.context.close()
 
 
@@ -374,7 +380,7 @@ def test_scrubbing_with_the_pointer(own, made):
 
 
 def test_keys_step_once_wherever_the_focus_is(own):
-    for focus in ("body", "#timeline .slider", ".row", ".card", "#memory-map canvas"):
+    for focus in ("body", "#timeline .slider", ".card"):
         go_to(own.page, 40)
         if focus != "body":
             own.page.locator(focus).first.focus()
@@ -500,6 +506,10 @@ def test_a_memory_is_watched_and_left_with_the_pointer(own, made):
     _beside(page, made, memory, 0)
     action = _step(made, 40)["action"]
     assert page.url.endswith(f"#game=0&step=40&memory={action}:{memory['id']}")
+    page.go_back()
+    wait_for(page, "document.activeElement.matches('.card')")
+    page.go_forward()
+    _beside(page, made, memory, 0)
     page.locator("#comparison [data-do=on]").click()
     page.locator("#comparison [data-do=on]").click()
     _beside(page, made, memory, 2)
@@ -570,21 +580,10 @@ def test_all_of_the_page_is_reached_with_tab(own):
     assert wanted | {"card", "img"} <= reached
 
 
-def test_the_back_button_of_the_browser(own, made):
-    page = own.page
-    place, memory = _memory(made, 40)
-    page.locator(".card").nth(place).click()
-    _beside(page, made, memory, 0)
-    page.go_back()
-    wait_for(page, "document.activeElement.matches('.card')")
-    assert page.locator("#inspecting").is_visible()
-    page.go_forward()
-    _beside(page, made, memory, 0)
-
-
-def test_a_link_leads_to_a_memory(browser, exported, made):
+def test_a_link_leads_to_a_memory(own, exported, made):
     action, (_, memory) = _step(made, 40)["action"], _memory(made, 40)
-    page = watch(browser).page
+    page = own.page
+    page.goto("about:blank")
     page.goto(f"{exported.as_uri()}#game=0&step=40&memory={action}:{memory['id']}")
     _beside(page, made, memory, 0)
     page.keyboard.press("Escape")
@@ -592,7 +591,6 @@ def test_a_link_leads_to_a_memory(browser, exported, made):
     assert page.url.endswith("#game=0&step=40")
     page.evaluate("location.hash = '#game=0&step=40&memory=1:999999999'")
     page.get_by_text("The memory in this address is not behind this step.").wait_for()
-    page.context.close()
 
 
 def test_the_past_episode_is_scrubbed(own, made):
@@ -630,14 +628,6 @@ FILLED = """[...document.querySelectorAll(".strip:not([hidden])")].every(
     strip => strip.getBoundingClientRect().top > innerHeight || strip.querySelector(".card"))"""
 
 
-def test_the_hint_is_told_once(own):
-    page = own.page
-    page.get_by_role("button", name="of all actions").click()
-    assert page.locator(".strip:visible").count() == 6
-    wait_for(page, FILLED)
-    assert page.locator(".hint:visible").count() <= 1
-
-
 def test_nothing_jumps_at_a_random_action_while_it_plays(own):
     """Its second strip, of what would have been done otherwise, is shown when it stands still."""
     page = own.page
@@ -664,6 +654,8 @@ def test_actions_are_folded_open_and_shut(own):
     assert page.locator(".strip:visible").count() == 1
     page.get_by_role("button", name="of all actions").click()
     assert page.locator(".strip:visible").count() == 6
+    wait_for(page, FILLED)
+    assert page.locator(".hint:visible").count() <= 1
     page.get_by_role("button", name="of the action taken").click()
     assert page.locator(".strip:visible").count() == 1
 
@@ -693,20 +685,20 @@ def test_the_essential_is_visible_without_scrolling(opened):
         assert box["y"] + box["height"] <= 800, selector
 
 
-@pytest.mark.parametrize(("width", "n_actions"), [(375, 6), (375, 18), (800, 6), (1280, 18)])
-def test_no_window_scrolls_sideways(browser, tmp_path, width, n_actions):
-    out = tmp_path / "page.html"
-    made = make_up(steps=12, n_actions=n_actions, k=50 if n_actions == 18 else 11, directory="d" * 200)
-    out.write_text(page_document(title="Windows", recorded=made.recorded())[0])
-    watched = open_page(browser, out.as_uri(), step=1, size=(width, 800))
+def test_no_window_scrolls_sideways(browser, tmp_path):
+    made = make_up(steps=12, n_actions=18, k=50, directory="d" * 200)
+    watched = open_page(browser, _written(made, tmp_path), step=1)
     page = watched.page
     page.get_by_role("button", name="of all actions").click()
-    wide = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    assert page.evaluate(wide) == [width, width]
-    assert page.locator(".cards").evaluate_all("all => all.some(one => one.scrollWidth > one.clientWidth)")
-    page.locator(".card").first.click()
-    page.locator("#side-then").wait_for()
-    assert page.evaluate(wide) == [width, width]
+    for opened in ("strips", "a memory"):
+        for width in (1280, 800, 375):
+            page.set_viewport_size({"width": width, "height": 800})
+            wide = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+            assert page.evaluate(wide) == [width, width], opened
+        if opened == "strips":
+            assert page.locator(".cards").evaluate_all("all => all.some(one => one.scrollWidth > one.clientWidth)")
+            page.locator(".card").first.click()
+            page.locator("#side-then").wait_for()
     assert watched.complaints == []
     page.context.close()
 
@@ -727,9 +719,10 @@ def test_only_cards_in_sight_ask_for_frames_and_all_at_once(browser):
         page.context.close()
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_is_readable_in_light_and_dark(browser, exported, dark):
-    page = open_page(browser, exported.as_uri(), step=40, dark=dark).page
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_text_is_readable_in_light_and_dark(opened, scheme):
+    page = opened.page
+    page.emulate_media(color_scheme=scheme)
     page.get_by_role("button", name="of all actions").click()
     ratios = page.evaluate(
         """() => {
@@ -761,8 +754,8 @@ def test_text_is_readable_in_light_and_dark(browser, exported, dark):
     assert len(ratios) > 100
     assert [each for each in ratios if each[0] < 4.5] == []
     body = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (np.mean([int(part) for part in re.findall(r"\d+", body)]) < 64) == dark
-    page.context.close()
+    assert (np.mean([int(part) for part in re.findall(r"\d+", body)]) < 64) == (scheme == "dark")
+    page.get_by_role("button", name="of the action taken").click()
 
 
 def test_everything_has_a_name_and_headings_are_in_order(own):
@@ -791,35 +784,6 @@ def test_everything_has_a_name_and_headings_are_in_order(own):
 
 
 # -- Closed -----------------------------------------------------------------------------------------------------------
-
-
-def _wait_for_memory(page: Page) -> None:
-    """Wait until there is all that a memory is shown with, or the reason why not."""
-    wait_for(page, "!document.querySelector('#side-then .note').textContent.startsWith('Asking')")
-    wait_for(
-        page,
-        "!['', '…'].includes(document.querySelector('#side-then .stage').innerText.trim()) ||"
-        "document.querySelector('#side-then canvas').ariaLabel.startsWith('Remembered')",
-    )
-    let_draw(page)
-
-
-def test_an_exported_page_asks_for_nothing(own, exported):
-    own.page.locator(".card").nth(1).click()
-    _wait_for_memory(own.page)
-    assert {url.split("#")[0] for url in own.requests if not url.startswith("data:")} == {exported.as_uri()}
-    assert own.complaints == []
-    assert own.page.evaluate("broken") == []
-
-
-def test_a_served_page_asks_its_server_alone(live, serving):
-    page = live.page
-    page.locator(".card").first.click()
-    _wait_for_memory(page)
-    others = [url for url in live.requests if not url.startswith((serving.address, "data:"))]
-    assert others == []
-    assert live.complaints == []
-    assert page.evaluate("broken") == []
 
 
 def test_names_that_are_html_are_text(own, made):
@@ -908,7 +872,7 @@ def test_a_scrub_asks_for_little(live, serving):
     box = page.locator("#timeline .slider").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 20)
     page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20, steps=100)
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20, steps=40)
     page.mouse.up()
     released.set()
     page.clock.resume()

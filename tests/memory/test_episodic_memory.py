@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -244,8 +245,8 @@ def operations(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @every_index
-@given(options, st.sampled_from([1, 2, 4096]), st.lists(operations(), min_size=1, max_size=60))
-@settings(max_examples=100)
+@given(options, st.sampled_from([1, 2, 4096]), st.lists(operations(), min_size=1, max_size=40))
+@settings(max_examples=25)
 def test_any_sequence_of_reads_and_writes_equals_the_reference(
     index: str, options: dict[str, Any], queue_length: int, sequence: list[tuple[Any, ...]]
 ) -> None:
@@ -260,19 +261,19 @@ def test_any_sequence_of_reads_and_writes_equals_the_reference(
 
 @every_index
 @pytest.mark.parametrize(
-    ("eviction_rule", "few_neighbours", "update"),
-    [("updated", "infinity", "max"), ("used", "mean", "replace"), ("used", "zero", "max")],
+    ("eviction_rule", "few_neighbours", "update", "kernel"),
+    [("updated", "infinity", "max", "mean"), ("used", "mean", "replace", "inverse")],
 )
-def test_a_thousand_reads_and_writes_equal_the_reference(
-    index: str, eviction_rule: str, few_neighbours: str, update: str
+def test_many_reads_and_writes_equal_the_reference(
+    index: str, eviction_rule: str, few_neighbours: str, update: str, kernel: str
 ) -> None:
-    """Longer than hypothesis goes, with three numbers in a state and mixed identities."""
-    rng = random.Random(f"{eviction_rule} {few_neighbours} {update}")
+    """More than hypothesis makes, with three numbers in a state and mixed identities."""
+    rng = random.Random(0)
     pair = Pair(
-        3, 3, capacity=rng.randint(5, 20), k=rng.randint(2, 5), index=index,
-        eviction=eviction_rule, update=update, few_neighbours=few_neighbours, kernel=rng.choice(["mean", "inverse"]),
+        3, 3, capacity=15, k=4, index=index,
+        eviction=eviction_rule, update=update, few_neighbours=few_neighbours, kernel=kernel,
     )  # fmt: skip
-    for turn in range(1000):
+    for turn in range(200):
         n = rng.randint(1, 4)
         states = [tuple(float(rng.randint(-2, 2)) for _ in range(3)) for _ in range(n)]
         given_as = rng.choice(["state", "state", "int", "bytes"])
@@ -292,15 +293,14 @@ def test_a_thousand_reads_and_writes_equal_the_reference(
 
 
 @every_index
-@pytest.mark.parametrize("eviction_rule", ["updated", "used"])
-def test_one_long_write_equals_its_rows_one_by_one(index: str, eviction_rule: str) -> None:
+def test_one_long_write_equals_its_rows_one_by_one(index: str) -> None:
     """Except for when cells are made, which goes by the entries of a write; here they do not decide what is found."""
     rng = np.random.default_rng(0)
-    states, actions, returns = rng.integers(0, 6, (400, 2)), rng.integers(0, 2, 400), rng.standard_normal(400)
-    whole = EpisodicMemory(2, 2, capacity=7, k=3, index=index, eviction=eviction_rule)
+    states, actions, returns = rng.integers(0, 6, (150, 2)), rng.integers(0, 2, 150), rng.standard_normal(150)
+    whole = EpisodicMemory(2, 2, capacity=7, k=3, index=index, eviction="used")
     whole.write(states, actions, returns)
-    rows = EpisodicMemory(2, 2, capacity=7, k=3, index=index, eviction=eviction_rule)
-    for row in range(400):
+    rows = EpisodicMemory(2, 2, capacity=7, k=3, index=index, eviction="used")
+    for row in range(150):
         rows.write(states[row : row + 1], actions[row : row + 1], returns[row : row + 1])
     if index == "exact":
         assert_same(whole, rows)
@@ -317,44 +317,6 @@ def entries_of(memory: EpisodicMemory) -> dict[str, Any]:
 
 
 # -- Defects of the peers ---------------------------------------------------------------------------------------------
-
-
-@every_index
-def test_a_match_in_row_0_is_found(index: str) -> None:
-    memory = EpisodicMemory(1, 1, capacity=10, k=2, index=index)
-    memory.write([[0.0], [1.0]], [0, 0], [10.0, 2.0])
-    estimates = memory.estimate([[0.0]])
-    assert estimates.exact.tolist() == [[True]]
-    assert estimates.values.tolist() == [[10.0]]  # a miss would be the mean, 6
-
-
-@every_index
-def test_a_higher_return_is_stored(index: str) -> None:
-    memory = EpisodicMemory(2, 1, capacity=10, k=1, index=index)
-    memory.write([[0.0], [1.0], [2.0]], [1, 1, 1], [1.0, 2.0, 3.0])
-    memory.write([[1.0], [2.0]], [1, 1], [20.0, -30.0])
-    assert memory.estimate([[1.0], [2.0]]).values[:, 1].tolist() == [20.0, 3.0]
-    assert memory.neighbours([1.2], 1).values.tolist() == [20.0]
-    assert memory.sizes.tolist() == [0, 3]
-
-
-@every_index
-def test_replace_stores_the_latest_return(index: str) -> None:
-    memory = EpisodicMemory(1, 1, capacity=10, k=1, index=index, update="replace")
-    memory.write([[1.0], [1.0]], [0, 0], [20.0, -3.0])
-    assert memory.estimate([[1.0]]).values.tolist() == [[-3.0]]
-
-
-@every_index
-@pytest.mark.parametrize(("few_neighbours", "value"), [("mean", 30.0), ("infinity", math.inf), ("zero", 0.0)])
-def test_empty_slots_are_not_neighbours_of_value_0(index: str, few_neighbours: str, value: float) -> None:
-    memory = EpisodicMemory(2, 1, capacity=100, k=11, index=index, few_neighbours=few_neighbours)
-    memory.write([[1.0], [2.0]], [0, 0], [20.0, 40.0])
-    estimates = memory.estimate([[0.0]])
-    assert estimates.values.tolist() == [[value, 0.0 if few_neighbours == "zero" else math.inf]]
-    assert not estimates.exact.any()
-    assert len(memory.neighbours([0.0], 0).values) == 2
-    assert len(memory.neighbours([0.0], 1).values) == 0
 
 
 @pytest.mark.parametrize(("norm", "nearest", "step"), [(40.0, 3e-6, 1e-5), (40_000.0, 2e-3, 1e-2)])
@@ -378,14 +340,13 @@ def test_distances_far_below_the_norm_are_ranked_rightly(norm: float, nearest: f
     assert memory.estimate(centre[None]).values[0, 0] == np.float32(sum(order) / 11)
 
 
-@every_index
-def test_matches_survive_another_batch_size(index: str) -> None:
+def test_matches_survive_another_batch_size() -> None:
     """States written from a batch of 16 are found one by one, and the other way around."""
     frames = np.random.default_rng(2).integers(0, 256, (16, 84, 84), np.uint8)
     together = RandomProjection(84 * 84, 64, seed=0)(frames)
     single = RandomProjection(84 * 84, 64, seed=0)
     one_by_one = np.concatenate([single(frame[None]) for frame in frames])
-    memory = EpisodicMemory(2, 64, capacity=100, k=1, index=index)
+    memory = EpisodicMemory(2, 64, capacity=100, k=1)
     memory.write(together, [0] * 16, np.arange(16.0))
     for row in range(16):
         memory.write(one_by_one[row : row + 1], [1], [float(row)])
@@ -396,46 +357,6 @@ def test_matches_survive_another_batch_size(index: str) -> None:
 
 
 # -- Single rules -----------------------------------------------------------------------------------------------------
-
-
-@every_index
-def test_a_write_that_does_not_raise_the_value_refreshes_the_entry(index: str) -> None:
-    memory = EpisodicMemory(1, 1, capacity=2, k=1, index=index)
-    memory.write([[0.0], [1.0], [0.0], [2.0]], [0] * 4, [5.0, 5.0, -5.0, 5.0])
-    assert memory.estimate([[0.0], [1.0], [2.0]]).exact[:, 0].tolist() == [True, False, True]
-
-
-@every_index
-@pytest.mark.parametrize(("eviction_rule", "mark_used", "kept"), [
-    ("updated", True, [1.0, 2.0]), ("used", True, [0.0, 2.0]), ("used", False, [1.0, 2.0]),
-])  # fmt: skip
-def test_reading_saves_an_entry_only_where_use_counts(
-    index: str, eviction_rule: str, mark_used: bool, kept: list[float]
-) -> None:
-    memory = EpisodicMemory(1, 1, capacity=2, k=1, index=index, eviction=eviction_rule)
-    memory.write([[0.0], [1.0]], [0, 0], [0.0, 0.0])
-    memory.estimate([[-1.0]], mark_used=mark_used)  # the nearest is 0
-    memory.write([[2.0]], [0], [0.0])
-    assert sorted(memory.tensors()["states"][:, 0].tolist()) == kept
-
-
-@every_index
-def test_neighbours_of_a_matched_action_are_not_used(index: str) -> None:
-    memory = EpisodicMemory(1, 1, capacity=3, k=2, index=index, eviction="used")
-    memory.write([[0.0], [1.0], [5.0]], [0, 0, 0], [0.0, 0.0, 0.0])
-    memory.estimate([[5.0]])  # an exact match: 1, its neighbour, stays as old as it was
-    memory.estimate([[0.0]])
-    memory.write([[9.0]], [0], [0.0])
-    assert sorted(memory.tensors()["states"][:, 0].tolist()) == [0.0, 5.0, 9.0]
-
-
-@every_index
-def test_actions_share_nothing(index: str) -> None:
-    memory = EpisodicMemory(3, 1, capacity=1, k=1, index=index, few_neighbours="zero")
-    memory.write([[0.0], [0.0]], [0, 2], [1.0, 3.0])
-    estimates = memory.estimate([[0.0]])
-    assert estimates.values.tolist() == [[1.0, 0.0, 3.0]]
-    assert estimates.exact.tolist() == [[True, False, True]]
 
 
 @every_index
@@ -560,21 +481,19 @@ def test_an_estimate_that_is_not_marked_leaves_no_trace(index: str) -> None:
     assert_same(watched, other)
 
 
-@pytest.mark.parametrize("index", ["exact", "cells"])
 @pytest.mark.parametrize(("few", "few_neighbours"), [(1, "mean"), (40, "infinity")])
-def test_a_rare_action_with_entries_is_not_taken_for_an_untried_one(index: str, few: int, few_neighbours: str) -> None:
+def test_a_rare_action_with_entries_is_not_taken_for_an_untried_one(few: int, few_neighbours: str) -> None:
     """One with a single entry under `mean`, or with more than k under `infinity`, has a value (Eq. 2)."""
     rng = np.random.default_rng(2)
     rooms = rng.normal(0, 3000, (100, 64))
-    actions = np.concatenate([np.arange(17).repeat(1200), [17] * few])
+    actions = np.concatenate([np.arange(4).repeat(1200), [4] * few])
     states = rooms[rng.integers(0, 100, len(actions))] + rng.normal(0, 300, (len(actions), 64))
     queries = rooms[rng.integers(0, 100, 64)] + rng.normal(0, 300, (64, 64))
-    memory = EpisodicMemory(18, 64, capacity=1200, k=11, index=index, few_neighbours=few_neighbours)
+    memory = EpisodicMemory(5, 64, capacity=1200, k=11, index="cells", few_neighbours=few_neighbours)
     memory.estimate(rooms[rng.integers(0, 100, 1024)] + rng.normal(0, 300, (1024, 64)))
     memory.write(states, actions, np.ones(len(actions)))
     values = memory.estimate(queries).values
-    assert (values[:, :17] == 1.0).all()
-    assert np.isinf(values[:, 17]).mean() == 0.0
+    assert (values == 1.0).all()
 
 
 # -- Bad input --------------------------------------------------------------------------------------------------------
@@ -586,10 +505,9 @@ def small_memory(index: str = "auto") -> EpisodicMemory:
     return memory
 
 
-@every_index
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e39])
-def test_states_that_are_not_finite_are_refused(index: str, bad: float) -> None:
-    memory = small_memory(index)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e39])
+def test_states_that_are_not_finite_are_refused(bad: float) -> None:
+    memory = small_memory()
     before = memory.tensors()
     with pytest.raises(ValueError, match="states must be finite"):
         memory.estimate([[0.0, 0.0], [0.0, bad]])
@@ -735,8 +653,7 @@ def play(memory: EpisodicMemory, rng: np.random.Generator, turns: int) -> list[A
 
 
 @every_index
-@pytest.mark.parametrize(("eviction_rule", "kernel"), [("updated", "inverse"), ("used", "mean")])
-@pytest.mark.parametrize("turns", [0, 300])
+@pytest.mark.parametrize(("eviction_rule", "kernel", "turns"), [("updated", "inverse", 0), ("used", "mean", 100)])
 def test_a_loaded_memory_is_the_saved_one_and_goes_on_as_it_would(
     tmp_path: Path, index: str, eviction_rule: str, kernel: str, turns: int
 ) -> None:
@@ -748,7 +665,7 @@ def test_a_loaded_memory_is_the_saved_one_and_goes_on_as_it_would(
     memory.save(tmp_path / "memory")
     loaded = EpisodicMemory.load(tmp_path / "memory")
     assert_same(loaded, memory)
-    ours, theirs = (play(each, np.random.default_rng(99), 300) for each in (memory, loaded))
+    ours, theirs = (play(each, np.random.default_rng(99), 100) for each in (memory, loaded))
     assert ours == theirs
     assert_same(loaded, memory)
 
@@ -764,8 +681,7 @@ def test_a_checkpoint_from_before_there_were_kernels_has_the_mean(tmp_path: Path
     assert loaded.estimate([[0.1]]).values.tolist() == [[1.5]]
 
 
-@pytest.mark.parametrize("index", ["cells", "auto"])
-@pytest.mark.parametrize("eviction_rule", ["updated", "used"])
+@pytest.mark.parametrize(("index", "eviction_rule"), [("cells", "updated"), ("auto", "used")])
 def test_a_loaded_memory_of_many_cells_goes_on_bit_for_bit(tmp_path: Path, index: str, eviction_rule: str) -> None:
     """Full buffers, evictions in every write, and cells made anew on the way; the search misses some neighbours."""
     rng = np.random.default_rng(3)
@@ -798,8 +714,8 @@ def test_a_loaded_memory_of_many_cells_goes_on_bit_for_bit(tmp_path: Path, index
 def test_saving_leaves_the_memory_as_it_was(tmp_path: Path, index: str) -> None:
     saved, other = (EpisodicMemory(2, 2, capacity=5, k=2, index=index, eviction="used") for _ in range(2))
     rngs = [np.random.default_rng(5), np.random.default_rng(5)]
-    for _ in range(10):
-        assert play(saved, rngs[0], 10) == play(other, rngs[1], 10)
+    for _ in range(3):
+        assert play(saved, rngs[0], 20) == play(other, rngs[1], 20)
         saved.save(tmp_path)
     assert_same(saved, other)
 
@@ -882,6 +798,7 @@ def test_settings_of_a_stranger_are_refused(name: str) -> None:
             EpisodicMemory.restore(kept, memory.tensors())
 
 
+@cache
 def memory_of_cells(index: str) -> EpisodicMemory:
     rng = np.random.default_rng(5)
     memory = EpisodicMemory(2, 3, capacity=300, k=3, index=index)
@@ -905,10 +822,9 @@ TAMPERED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("index", ["cells", "auto"])
 @pytest.mark.parametrize("what", list(TAMPERED))
-def test_tampered_cells_are_refused(tmp_path: Path, index: str, what: str) -> None:
-    memory = memory_of_cells(index)
+def test_tampered_cells_are_refused(tmp_path: Path, what: str) -> None:
+    memory = memory_of_cells("auto")
     kept = memory.tensors()
     changed = TAMPERED[what]({name[6:]: kept[name] for name in kept if name.startswith("index.")})
     tensors = {**kept, **{f"index.{name}": tensor for name, tensor in changed.items()}}
@@ -918,7 +834,7 @@ def test_tampered_cells_are_refused(tmp_path: Path, index: str, what: str) -> No
         EpisodicMemory.load(tmp_path)
 
 
-@pytest.mark.parametrize("value", [None, "wrong", -1, 0, 1e400])
+@pytest.mark.parametrize("value", [None, "wrong", -1])
 @pytest.mark.parametrize("name", ["scale", "spare", "reads"])
 def test_tampered_settings_of_cells_are_refused(name: str, value: Any) -> None:
     memory = memory_of_cells("cells")

@@ -14,10 +14,10 @@ from mfec.memory import EpisodicMemory
 INDEXES = ["exact", "cells", "cuda"]
 
 
-def filled(index: str = "exact", **options) -> EpisodicMemory:
+def filled(index: str = "exact") -> EpisodicMemory:
     """A memory of 300 states in 12 dimensions, told of 20 episodes."""
     rng = np.random.default_rng(1)
-    memory = EpisodicMemory(3, 12, capacity=90, k=5, index=index, **options)
+    memory = EpisodicMemory(3, 12, capacity=90, k=5, index=index)
     states = rng.standard_normal((300, 12)).astype(np.float32)
     origins = np.stack([np.arange(300) // 15 + 1, 4 * (np.arange(300) % 15)], axis=1)
     memory.write(states, rng.integers(0, 3, 300), rng.standard_normal(300), origins=origins)
@@ -33,7 +33,7 @@ writes = st.lists(
 
 
 @given(writes, st.sampled_from(["max", "replace"]), st.sampled_from([2, 6]))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_an_origin_stays_with_the_return_that_it_led_to(written, update, capacity):
     """Against a dictionary, with an order of updates, in which an entry is (value, origin)."""
     memory = EpisodicMemory(2, 1, capacity=capacity, k=1, update=update)
@@ -88,10 +88,9 @@ def test_origins_and_matches_survive_a_checkpoint(tmp_path):
 # -- Evidence ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("few_neighbours", ["infinity", "mean", "zero"])
 @pytest.mark.parametrize("index", INDEXES)
-def test_evidence_is_what_estimate_and_neighbours_say(index, few_neighbours):
-    memory = filled(index, few_neighbours=few_neighbours)
+def test_evidence_is_what_estimate_and_neighbours_say(index):
+    memory = filled(index)
     rng = np.random.default_rng(2)
     known = memory.tensors()["states"][::40]
     before = memory.tensors()
@@ -138,14 +137,6 @@ def test_a_mean_that_is_zero_is_a_mean():
     assert (evidence.value, evidence.source) == (0.0, "mean")
 
 
-def test_evidence_of_an_action_without_entries():
-    memory = EpisodicMemory(2, 1, capacity=5, k=1)
-    memory.write([[0.0]], [1], [4.0])
-    tried, taken = memory.evidence([[0.0]])
-    assert (tried.value, tried.exact, len(tried.neighbours.values)) == (float("inf"), False, 0)
-    assert (taken.value, taken.exact, len(taken.neighbours.values)) == (4.0, True, 1)
-
-
 def test_evidence_is_about_one_state():
     with pytest.raises(ValueError, match="one state, not 2"):
         filled().evidence(np.zeros((2, 12)))
@@ -158,10 +149,9 @@ places = st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3)
 entries = st.lists(st.tuples(places, st.integers(0, 1), st.floats(-1000, 1000, width=32)), min_size=1, max_size=30)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize(("index", "kernel"), [("exact", "inverse"), ("cells", "mean"), ("cuda", "inverse")])
 @given(entries, places, st.integers(1, 6), st.sampled_from(["infinity", "mean", "zero"]))
-@settings(max_examples=100)
+@settings(max_examples=25)
 def test_values_and_weights_are_those_of_a_full_sort_in_float64(index, kernel, written, query, k, few_neighbours):
     """Against plain numpy; a value is rounded to float32 once, of numbers that are no larger than the largest."""
     memory = EpisodicMemory(2, 3, capacity=40, k=k, index=index, kernel=kernel, few_neighbours=few_neighbours)

@@ -70,6 +70,7 @@ class Atari(gymnasium.Env[Observation, np.int64]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
     frame_skip = FRAME_SKIP
+    action_space: spaces.Discrete[Any]
 
     def __init__(
         self,

@@ -91,14 +91,12 @@ class WholeStacks(ReplayBuffer):
         return ReplayBufferSamples(*map(self.to_torch, data))
 
 
-@pytest.mark.parametrize(("env", "n_envs", "optimizer"), [
-    ("Bars-v0", 1, "rmsprop"), ("Bars-v0", 3, "adam"), ("CartPole-v1", 1, "rmsprop"), ("CartPole-v1", 2, "adam"),
-])  # fmt: skip
+@pytest.mark.parametrize(("env", "n_envs", "optimizer"), [("Bars-v0", 3, "rmsprop"), ("CartPole-v1", 1, "adam")])
 def test_from_single_frames_dqn_learns_the_same_weights_as_from_whole_stacks(monkeypatch, env, n_envs, optimizer):
-    ours = baseline(env=env, n_envs=n_envs, optimizer=optimizer).learn(300)
+    ours = baseline(env=env, n_envs=n_envs, optimizer=optimizer).learn(150)
     began = weights(baseline(env=env, n_envs=n_envs, optimizer=optimizer))
     monkeypatch.setattr("mfec.algorithms.baselines.models.FrameReplay", WholeStacks)
-    theirs = baseline(env=env, n_envs=n_envs, optimizer=optimizer).learn(300)
+    theirs = baseline(env=env, n_envs=n_envs, optimizer=optimizer).learn(150)
     assert isinstance(theirs.model.replay_buffer, WholeStacks)
     assert same(weights(ours), weights(theirs))
     assert not same(weights(ours), began)
@@ -113,15 +111,14 @@ def test_learning_begins_after_the_first_steps_and_comes_every_few():
     assert updates == {frames: 3 * max(0, frames // 8 - 12) for frames in range(8, 201, 8)}
 
 
-@pytest.mark.parametrize(("n_envs", "train_every", "updates"), [(1, 4, 50), (2, 4, 50), (4, 4, 50), (8, 4, 25)])
+@pytest.mark.parametrize(("n_envs", "train_every", "updates"), [(1, 4, 50), (4, 4, 50), (8, 4, 25)])
 def test_several_environments_learn_as_often_but_not_more_than_once_a_step(n_envs, train_every, updates):
     of = baseline(n_envs=n_envs, train_every=train_every, replay_start=0, frames=200).learn(200)
     assert of.model._n_updates == updates
     assert of.frames == 200
 
 
-@pytest.mark.parametrize("n_envs", [1, 2])
-def test_the_target_network_follows_every_so_many_steps(n_envs):
+def test_the_target_network_follows_every_so_many_steps():
     seen = []
 
     def look(agent: Any) -> None:
@@ -130,9 +127,9 @@ def test_the_target_network_follows_every_so_many_steps(n_envs):
         own = torch.cat([networks[name].flatten() for name in networks if "target" not in name])
         seen.append((agent.frames, target, own))
 
-    baseline(n_envs=n_envs, target_every=60, train_every=4).learn(300, EachStep(look))
+    baseline(n_envs=2, target_every=60, train_every=4).learn(180, EachStep(look))
     changes = [(before, now) for before, now in pairwise(seen) if not torch.equal(before[1], now[1])]
-    assert [now[0] for _, now in changes] == [60, 120, 180, 240, 300]
+    assert [now[0] for _, now in changes] == [60, 120, 180]
     for before, now in changes:  # it takes over what there was before that rollout was learned from
         assert torch.equal(now[1], before[2])
 
@@ -153,13 +150,13 @@ def test_actions_are_random_as_often_as_epsilon_says():
             of.model.policy.q_net.q_net[-1].bias[1] += 100.0
         return of
 
-    of = prefer(baseline(frames=4000, epsilon=0.2, epsilon_steps=1, replay_start=0, train_every=4000)).learn(4000)
-    chosen = of.model.replay_buffer.arrays["actions"][:4000]
-    assert 0.08 < 1.0 - chosen.mean() < 0.12, "half of the random ones"
-    of = prefer(baseline(frames=1000, epsilon=0.0, epsilon_steps=1, replay_start=500, train_every=1000)).learn(1000)
+    of = prefer(baseline(frames=1000, epsilon=0.2, epsilon_steps=1, replay_start=0, train_every=1000)).learn(1000)
     chosen = of.model.replay_buffer.arrays["actions"][:1000]
-    assert 0.4 < chosen[:500].mean() < 0.6, "at random before learning begins"
-    assert chosen[500:].all()
+    assert 0.07 < 1.0 - chosen.mean() < 0.13, "half of the random ones"
+    of = prefer(baseline(frames=300, epsilon=0.0, epsilon_steps=1, replay_start=150, train_every=300)).learn(300)
+    chosen = of.model.replay_buffer.arrays["actions"][:300]
+    assert 0.4 < chosen[:150].mean() < 0.6, "at random before learning begins"
+    assert chosen[150:].all()
 
 
 def test_the_published_settings_are_the_defaults():
@@ -182,11 +179,10 @@ class Evenly(PrioritisedReplay):
         return PrioritisedSamples(self.sample(batch_size), torch.ones(batch_size, 1), np.zeros(batch_size, np.int64))
 
 
-@pytest.mark.parametrize("env", ["Bars-v0", "CartPole-v1"])
-def test_with_even_draws_prioritised_dqn_is_dqn(monkeypatch, env):
-    plain = baseline(env=env, frames=150).learn(150)
+def test_with_even_draws_prioritised_dqn_is_dqn(monkeypatch):
+    plain = baseline(frames=150).learn(150)
     monkeypatch.setattr("mfec.algorithms.baselines.models.PrioritisedReplay", Evenly)
-    of = baseline("prioritised_dqn", env, frames=150).learn(150)
+    of = baseline("prioritised_dqn", frames=150).learn(150)
     assert of.model._n_updates == plain.model._n_updates > 20
     for name, tensor in weights(of).items():
         assert torch.allclose(tensor, weights(plain)[name], rtol=0.0, atol=1e-5), name
@@ -260,7 +256,7 @@ def test_pictures_go_through_the_network_of_dqns_paper():
     assert units == [512, 2]
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "prioritised_dqn", "a2c"])
+@pytest.mark.parametrize("algorithm", ["dqn", "a2c"])
 def test_pictures_that_are_too_small_for_it_are_refused(algorithm):
     class Small(Bars):
         observation_space = spaces.Box(0, 255, (36, 35), np.uint8)

@@ -33,7 +33,7 @@ def counts_of(items: np.ndarray, possible: np.ndarray) -> np.ndarray:
     return np.bincount(items, minlength=possible.max() + 1)[possible]
 
 
-CASES = [(30, 1), (39, 3), (40, 1), (43, 3), (137, 1), (137, 3)]  # steps and environments; 40 rows are full
+CASES = [(30, 1), (40, 1), (137, 3)]  # steps and environments; 40 rows are full
 
 
 @pytest.mark.parametrize(("steps", "n_envs"), CASES)

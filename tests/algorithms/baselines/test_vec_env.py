@@ -128,23 +128,21 @@ def compare(make: Make, steps: int, *, by_life: bool = True, clip: bool = True, 
 # -- Against environments played by hand ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n_envs", "by_life", "clip"), [(None, True, True), (None, False, False), (2, True, False)])
-def test_q_bert_is_shown_in_stacks_by_lives_and_signs_and_told_of_by_games_and_scores(n_envs, by_life, clip):
-    seen = compare(lambda: make_atari("qbert", n_envs=n_envs), 620, by_life=by_life, clip=clip)
-    assert seen["over"] > 0
-    assert seen["clipped"] > 0, "rewards are of 25 and more"
-    assert (seen["lost"] > 1) == by_life
+def test_q_bert_is_shown_in_stacks_by_lives_and_signs_and_told_of_by_games_and_scores():
+    seen = compare(lambda: make_atari("qbert", n_envs=2, max_frames=1300), 420)
+    assert min(seen.values()) > 0, seen  # games end or are cut off, lives are lost, and rewards are of 25 and more
 
 
-def test_atari_games_are_cut_off_by_their_limit():
-    seen = compare(lambda: make_atari("qbert", n_envs=2, max_frames=420), 250)
-    assert seen["cut off"] > 1
+def test_whole_games_and_their_rewards_are_shown_where_they_are_asked_for():
+    seen = compare(lambda: make_atari("qbert", max_frames=600), 160, by_life=False, clip=False)
+    assert seen["lost"] == 0
+    assert seen["cut off"] == 1
+    assert seen["clipped"] > 0, "they would have been"
 
 
-@pytest.mark.parametrize("n_envs", [1, 2])
-def test_the_labyrinth_is_shown_in_stacks_and_its_limit_is_no_end(n_envs):
-    seen = compare(lambda: make_env("labyrinth_forage", EnvConfig(n_envs=n_envs)), 650)
-    assert seen == {"lost": 0, "over": 0, "cut off": 2 * n_envs, "clipped": 0}
+def test_the_labyrinth_is_shown_in_stacks_and_its_limit_is_no_end():
+    seen = compare(lambda: make_env("labyrinth_forage", EnvConfig(n_envs=2)), 330)
+    assert seen == {"lost": 0, "over": 0, "cut off": 2, "clipped": 0}
 
 
 @pytest.mark.parametrize("n_envs", [1, 2])
@@ -200,11 +198,11 @@ def test_an_environment_may_tell_of_lives_only_when_it_steps():
 
 
 def test_games_are_those_of_mfec_with_the_same_seed():
-    played = Recorder(make_atari("qbert"))
-    MFEC(played, seed=5, capacity=1000).learn(3200)
+    played = Recorder(make_atari("qbert", max_frames=400))
+    MFEC(played, seed=5, capacity=1000).learn(600)
     assert len(played.games) > 1
     for seed, same in ((5, True), (6, False)):
-        env = Baseline(make_atari("qbert"), A2CConfig(), algorithm="a2c", seed=seed).env
+        env = Baseline(make_atari("qbert", max_frames=400), A2CConfig(), algorithm="a2c", seed=seed).env
         shown = [env.reset()[0, -1]]
         for action in played.actions:
             shown.append(env.step(np.array([action]))[0][0, -1])  # type: ignore[call-overload]
@@ -292,8 +290,7 @@ def test_what_is_no_number_is_refused(fault, message):
 
 
 @pytest.mark.parametrize("make", [
-    lambda: make_atari("qbert", max_frames=420),
-    lambda: make_atari("qbert", n_envs=3, max_frames=420),
+    lambda: make_atari("qbert", n_envs=2, max_frames=420),
     lambda: make_env("labyrinth_forage", EnvConfig(n_envs=2)),
     lambda: gymnasium.make("CartPole-v1"),
     lambda: side_by_side(lambda: Walk(length=5, lives=3), 2),

@@ -18,7 +18,7 @@ from mfec.embeddings.vae.training import Trainer
 
 from .making import noise_frames
 
-RECIPE = VAEConfig(steps=23, minibatch=4, step_size=1e-3, channels=(3, 4, 3, 4), hidden=6, latents=3)
+RECIPE = VAEConfig(steps=13, minibatch=4, step_size=1e-3, channels=(3, 4, 3, 4), hidden=6, latents=3)
 
 
 @pytest.fixture
@@ -88,6 +88,8 @@ def test_it_learns_to_describe_frames_that_it_never_saw(tmp_path: Path) -> None:
 
 
 def test_the_same_seed_trains_the_same_bits_and_another_one_others(short_chunks: None) -> None:
+    """Without a random number of torch's own."""
+    before = torch.get_rng_state()
     frames = noise_frames(20)
     trainers = [Trainer(frames, RECIPE, seed=seed) for seed in (1, 1, 2)]
     first = [bits(trainer) for trainer in trainers]
@@ -99,10 +101,11 @@ def test_the_same_seed_trains_the_same_bits_and_another_one_others(short_chunks:
     assert bits(trainers[0]) == bits(trainers[1])
     assert bits(trainers[0]) != bits(trainers[2])
     assert bits(trainers[0]) != first[0]
+    assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("stopped_after", [0, 4])
-def test_a_stopped_training_goes_on_as_if_it_was_not(short_chunks: None, stopped_after: int) -> None:
+def test_a_stopped_training_goes_on_as_if_it_was_not(short_chunks: None) -> None:
+    stopped_after = 2
     frames = noise_frames(20)
     never = Trainer(frames, RECIPE, seed=1)
     expected = train(never)
@@ -116,9 +119,8 @@ def test_a_stopped_training_goes_on_as_if_it_was_not(short_chunks: None, stopped
     resumed = Trainer(frames, RECIPE, seed=1)
     resumed.parameters.values.fill_(7.0)
     resumed.restore(stopped_after, kept)
-    assert resumed.steps == min(5 * stopped_after, 23)
-    after = [] if resumed.done else [train(resumed)]
-    assert np.concatenate([*before, *after]).tobytes() == expected.tobytes()
+    assert resumed.steps == 10
+    assert np.concatenate([*before, train(resumed)]).tobytes() == expected.tobytes()
     assert bits(resumed) == bits(never)
 
 
@@ -135,16 +137,6 @@ def test_trainings_side_by_side_do_not_touch_each_other(short_chunks: None) -> N
             costs.append(trainer.finish_chunk())
     assert [np.concatenate(costs).tobytes() for costs in found] == expected
     assert [bits(trainer) for trainer in together] == [bits(trainer) for trainer in alone]
-
-
-def test_random_numbers_of_others_are_left_alone(short_chunks: None) -> None:
-    torch.manual_seed(3)
-    before = torch.get_rng_state()
-    first = Trainer(noise_frames(20), RECIPE, seed=1)
-    costs = train(first)
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(4)
-    assert train(Trainer(noise_frames(20), RECIPE, seed=1)).tobytes() == costs.tobytes()
 
 
 def test_frames_may_be_a_memory_map(tmp_path: Path, short_chunks: None) -> None:
@@ -167,12 +159,12 @@ def test_the_last_chunk_has_the_steps_that_are_left(short_chunks: None) -> None:
         costs = trainer.finish_chunk()
         assert costs.dtype == np.float64
         made.append((costs.shape, trainer.steps))
-    assert made == [((5, 2), 5), ((5, 2), 10), ((5, 2), 15), ((5, 2), 20), ((3, 2), 23)]
+    assert made == [((5, 2), 5), ((5, 2), 10), ((3, 2), 13)]
 
 
 def test_fewer_steps_are_the_first_ones_of_more(short_chunks: None) -> None:
     frames = noise_frames(20)
-    short, long = (train(Trainer(frames, replace(RECIPE, steps=steps), seed=1)) for steps in (7, 23))
+    short, long = (train(Trainer(frames, replace(RECIPE, steps=steps), seed=1)) for steps in (7, 13))
     assert len(short) == 7
     assert short.tobytes() == long[:7].tobytes()
 

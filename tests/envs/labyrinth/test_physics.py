@@ -90,7 +90,7 @@ def by_frames() -> Labyrinth:
     heading=st.floats(0, 360, exclude_max=True),
     velocity=st.complex_numbers(max_magnitude=320),
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_a_player_walks_like_the_reference(arena, actions, heading, velocity):
     put(arena, *CENTRE, heading, (velocity.real, velocity.imag))
     walker = Walker(complex(*CENTRE), heading, velocity)
@@ -123,8 +123,7 @@ def test_actions_are_the_papers_in_its_order():
     )
 
 
-@pytest.mark.parametrize("action", [MOVE_LEFT, MOVE_RIGHT, FORWARD, BACKWARD])
-@pytest.mark.parametrize("heading", [0.0, 33.0, 270.0])
+@pytest.mark.parametrize(("action", "heading"), [(MOVE_LEFT, 33.0), (FORWARD, 270.0)])
 def test_top_speed_is_320_and_straight_ahead_nobody_is_faster(by_frames, action, heading):
     put(by_frames, *CENTRE, heading)
     speeds = []
@@ -166,8 +165,8 @@ def test_headings_stay_within_a_turn(arena):
 
 
 @pytest.mark.parametrize(("action", "side"), [(MOVE_LEFT, 1j), (MOVE_RIGHT, -1j)])
-@pytest.mark.parametrize("heading", [0.0, 90.0, 211.0])
-def test_players_move_sideways_at_right_angles_to_where_they_look(arena, action, side, heading):
+def test_players_move_sideways_at_right_angles_to_where_they_look(arena, action, side):
+    heading = 211.0
     put(arena, *CENTRE, heading)
     for _ in range(5):
         arena.step(action)
@@ -213,19 +212,18 @@ def distances_to_walls(level: str, at: complex) -> list[float]:
 
 
 @pytest.mark.parametrize("level", ALL)
-@pytest.mark.parametrize("seed", range(3))
-def test_nobody_gets_nearer_than_15_to_a_wall(level, seed):
-    env = clear(begun(level, seed, frame_skip=1))
+def test_nobody_gets_nearer_than_15_to_a_wall(level):
+    env = clear(begun(level, frame_skip=1))
     nearest = []
     visited = set()
-    for i, action in enumerate(wandering(6000, seed)):
+    for i, action in enumerate(wandering(3000, seed=0)):
         env.players.frames[0] = 0  # the episode goes on
         env.step(FORWARD if i % 400 > 250 else action)  # and straight into some wall now and then
         at = pose(env)[0]
         nearest.append(min(distances_to_walls(level, at)))
         visited.add((at.real // 64, at.imag // 64))
     assert min(nearest) >= 15.0
-    assert sum(distance < TOUCHES for distance in nearest) > 100, "players did run into walls"
+    assert sum(distance < TOUCHES for distance in nearest) > 50, "players did run into walls"
     assert len(visited) > 10
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mfec.memory.neighbours.cell_rows import CellRows, add_row, drop_row
 from mfec.memory.neighbours.codes import BLOCK, PART, parts_of, put_half_code
 
-N_ACTIONS, CAPACITY = 3, 45
+N_ACTIONS, CAPACITY = 3, 25
 
 
 class Pair:
@@ -129,7 +129,7 @@ operations = st.one_of(
 
 
 @given(st.sampled_from([1, 65]), st.lists(operations, min_size=1, max_size=12))
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_any_sequence_of_changes_equals_a_dictionary(dim: int, sequence: list[Any]) -> None:
     pair = Pair(dim)
     for name, *arguments in sequence:
@@ -140,7 +140,7 @@ def test_any_sequence_of_changes_equals_a_dictionary(dim: int, sequence: list[An
 def test_everything_moves_from_cell_to_cell() -> None:
     """All slots of all actions, in one cell after the other: no block is lost on the way."""
     pair = Pair(n_cells=4)
-    for cell in (0, 3, 0, 2):
+    for cell in (0, 3):
         for action in range(N_ACTIONS):
             pair.put(action, 0, CAPACITY, cell)
     for action in (1, 0, 2):
@@ -154,7 +154,7 @@ def test_a_full_memory_has_room_in_any_number_of_cells() -> None:
     pair = Pair(n_cells=1)
     for action in range(N_ACTIONS):
         pair.put(action, 0, CAPACITY, 0)
-    for n_cells in (8, 50, 2):
+    for n_cells in (30, 2):
         pair.lay_out(n_cells)
         for cell in range(n_cells):
             pair.put(cell % N_ACTIONS, cell % CAPACITY, 1, cell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,7 @@ def narrow_rooms(rng: np.random.Generator, n: int, dim: int) -> Array:
 
 @pytest.mark.parametrize(
     ("make", "dim"),
-    [(gaussian, 1), (clustered, 3), (on_a_grid, 64), (with_outliers, 65), (narrow_rooms, 130), (clustered, 64)],
+    [(gaussian, 1), (on_a_grid, 64), (with_outliers, 65), (narrow_rooms, 130)],
 )
 def test_small_buffers_are_searched_exactly(make: Make, dim: int) -> None:
     """Whatever their neighbours in other buffers, an empty one among them."""
@@ -171,7 +172,7 @@ def test_small_buffers_are_searched_exactly(make: Make, dim: int) -> None:
     stored = Stored(*[make(rng, size, dim) for size in sizes])
     known = stored.states[0, :2]
     queries = np.concatenate([known, known + np.float32(1e-3), make(rng, 2, dim), known * 100 + 1e5])
-    for k in (1, 11, 50):
+    for k in (1, 50):
         stored.check(queries, k, actions=range(5))
 
 
@@ -183,7 +184,7 @@ coordinates = st.tuples(*[st.floats(-(2.0**60), 2.0**60, width=32)] * 2)
     st.lists(coordinates, min_size=1, max_size=4),
     st.sampled_from([1, 3, 11]),
 )
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_any_few_states_are_ranked_as_by_a_full_sort(
     states: list[tuple[float, float]], queries: list[tuple[float, float]], k: int
 ) -> None:
@@ -191,7 +192,7 @@ def test_any_few_states_are_ranked_as_by_a_full_sort(
     stored.check(np.array(queries + states[:4], np.float32), k)
 
 
-@pytest.mark.parametrize("make", [gaussian, clustered, on_a_grid])
+@pytest.mark.parametrize("make", [clustered, on_a_grid])
 def test_a_search_that_reads_and_ranks_everything_is_exact(make: Make) -> None:
     """All cells of a large buffer, and nearly as many neighbours as it has entries."""
     rng = np.random.default_rng(0)
@@ -199,15 +200,6 @@ def test_a_search_that_reads_and_ranks_everything_is_exact(make: Make) -> None:
     stored = Stored(make(rng, size, 12))
     stored = restored(stored, reads=len(stored.index.tensors()["centres"]))
     stored.check(np.concatenate([make(rng, 4, 12), stored.states[0, :4], gaussian(rng, 2, 12) * 1e5]), size - 5)
-
-
-def test_few_entries_one_by_one_are_searched_exactly() -> None:
-    rng = np.random.default_rng(1)
-    states = clustered(rng, 150, 3)
-    stored = Stored(states[:1], capacity=150)
-    for row in range(1, len(states)):
-        stored.put(0, np.array([row]), states[row : row + 1])
-        stored.check(np.concatenate([states[row : row + 1], clustered(rng, 2, 3)]), 3)
 
 
 def test_an_empty_index_finds_nothing() -> None:
@@ -239,7 +231,7 @@ def test_identical_states_in_all_slots() -> None:
     assert (slots[0, 1, 0], squared[0, 1, 0]) == (123, 0.0)
 
 
-@pytest.mark.parametrize(("size", "k"), [(39, 40), (39, 200), (120, 300), (1500, 2000)])
+@pytest.mark.parametrize(("size", "k"), [(39, 200), (1500, 2000)])
 def test_more_neighbours_than_there_are_entries(size: int, k: int) -> None:
     rng = np.random.default_rng(3)
     Stored(gaussian(rng, size, 4), gaussian(rng, 5, 4)).check(gaussian(rng, 4, 4), k)
@@ -249,27 +241,18 @@ def test_more_neighbours_than_there_are_entries(size: int, k: int) -> None:
 
 
 @pytest.mark.parametrize(("make", "dim"), [
-    (gaussian, 3), (gaussian, 130), (clustered, 64), (curved, 64), (on_a_grid, 64),
+    (gaussian, 130), (curved, 64), (on_a_grid, 64),
 ])  # fmt: skip
 def test_nearly_all_neighbours_of_new_states_are_found(make: Make, dim: int) -> None:
-    """Measured: 0.988 (on a grid) to 0.998 (clustered)."""
     rng = np.random.default_rng(0)
-    stored = Stored(make(rng, 12_000, dim), make(rng, 8_000, dim), asked=make(rng, KEPT * EVERY, dim))
+    stored = Stored(make(rng, 6_000, dim), make(rng, 4_000, dim), asked=make(rng, KEPT * EVERY, dim))
     assert stored.recall(make(rng, 128, dim)) >= ENOUGH
-
-
-def test_many_actions() -> None:
-    """Measured: 0.992."""
-    rng = np.random.default_rng(1)
-    buffers = [curved(rng, 1100, 64) for _ in range(18)]
-    stored = Stored(*buffers, asked=curved(rng, KEPT * EVERY, 64))
-    assert stored.recall(curved(rng, 64, 64)) >= ENOUGH
 
 
 def test_the_wanted_recall_sets_how_much_is_read() -> None:
     """Measured: 0.708 for 0.7, 0.910 for 0.9, 1 for 1."""
     rng = np.random.default_rng(9)
-    states, asked, queries = gaussian(rng, 12_000, 16), gaussian(rng, KEPT * EVERY, 16), gaussian(rng, 128, 16)
+    states, asked, queries = gaussian(rng, 6_000, 16), gaussian(rng, KEPT * EVERY, 16), gaussian(rng, 128, 16)
     reads = []
     for wanted in (0.7, 0.9, 1.0):
         stored = Stored(states, asked=asked, wanted=wanted)
@@ -278,37 +261,27 @@ def test_the_wanted_recall_sets_how_much_is_read() -> None:
     assert reads[0] < reads[1] < reads[2]
 
 
-@pytest.mark.slow(reason="writes 60,000 states and makes cells anew a dozen times")
-@pytest.mark.parametrize("make", [curved, clustered])
-def test_recall_stays_while_everything_is_replaced_three_times(make: Make) -> None:
-    """Measured: 0.987 to 0.999 (curved), 0.974 to 0.999 (clustered).
-
-    64 recent queries set what is read, so single makings of cells lie a hundredth or two to either side of their aim.
-    """
+def test_recall_stays_while_everything_is_replaced() -> None:
+    """64 recent queries set what is read, so single makings of cells lie a hundredth or two beside their aim."""
     rng = np.random.default_rng(2)
-    stored = Stored(make(rng, 10_000, 32), make(rng, 10_000, 32), asked=make(rng, KEPT * EVERY, 32))
-    recalls = []
-    for _ in range(3):
-        for first in range(0, 10_000, 2_500):
-            for action in (0, 1):
-                stored.put(action, np.arange(first, first + 2_500), make(rng, 2_500, 32))
-                stored.look_up(make(rng, 100, 32))
-            recalls.append(stored.recall(make(rng, 128, 32)))
-    assert recalls[-1] >= ENOUGH
-    assert min(recalls) >= ENOUGH - 0.02
+    stored = Stored(clustered(rng, 4_000, 32), clustered(rng, 4_000, 32), asked=clustered(rng, KEPT * EVERY, 32))
+    for first in range(0, 4_000, 1_000):
+        for action in (0, 1):
+            stored.put(action, np.arange(first, first + 1_000), clustered(rng, 1_000, 32))
+            stored.look_up(clustered(rng, 100, 32))
+        assert stored.recall(clustered(rng, 128, 32)) >= ENOUGH - 0.02
 
 
-@pytest.mark.parametrize("make", [curved])
-def test_recall_holds_at_every_size_of_a_growing_memory(make: Make) -> None:
+def test_recall_holds_at_every_size_of_a_growing_memory() -> None:
     """Episodes of 100 states each, through the size at which a buffer is no longer read in full."""
     rng = np.random.default_rng(3)
-    stored = Stored(make(rng, 100, 16), np.empty((0, 16), np.float32), capacity=6000)
-    for first in range(100, 6000, 100):
-        stored.put(0, np.arange(first, first + 100), make(rng, 100, 16))
-        stored.put(1, np.arange(first - 100, first), make(rng, 100, 16))
-        stored.look_up(make(rng, 100, 16))
+    stored = Stored(curved(rng, 100, 16), np.empty((0, 16), np.float32), capacity=3000)
+    for first in range(100, 3000, 100):
+        stored.put(0, np.arange(first, first + 100), curved(rng, 100, 16))
+        stored.put(1, np.arange(first - 100, first), curved(rng, 100, 16))
+        stored.look_up(curved(rng, 100, 16))
         if first % 500 == 0:
-            assert stored.recall(make(rng, 128, 16)) >= ENOUGH
+            assert stored.recall(curved(rng, 128, 16)) >= ENOUGH
 
 
 # -- Hard cases -------------------------------------------------------------------------------------------------------
@@ -326,9 +299,9 @@ def test_a_memory_that_began_with_one_state() -> None:
 def test_states_beyond_the_range_of_the_last_ones() -> None:
     """A new level of a game: less than half of the states are of it, so the cells are still the old ones."""
     rng = np.random.default_rng(5)
-    stored = Stored(curved(rng, 12_000, 64), asked=curved(rng, KEPT * EVERY, 64))
-    for first in range(0, 5_000, 100):
-        stored.put(0, np.arange(first, first + 100), curved(rng, 100, 64) + 20)
+    stored = Stored(curved(rng, 5_000, 64), asked=curved(rng, KEPT * EVERY, 64))
+    for first in range(0, 2_000, 200):
+        stored.put(0, np.arange(first, first + 200), curved(rng, 200, 64) + 20)
         stored.look_up(curved(rng, 100, 64) + 20)
     assert stored.recall(curved(rng, 64, 64) + 20) >= ENOUGH
 
@@ -349,24 +322,17 @@ def test_differences_that_codes_cannot_show_are_reported(
 def test_differences_that_codes_can_show_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     rng = np.random.default_rng(6)
     with caplog.at_level("WARNING", "mfec.memory"):
-        stored = Stored(gaussian(rng, 20_000, 64), asked=gaussian(rng, KEPT * EVERY, 64))
+        stored = Stored(gaussian(rng, 5_000, 64), asked=gaussian(rng, KEPT * EVERY, 64))
     assert stored.index.reaches_its_recall
     assert caplog.text == ""
 
 
-def test_a_few_thousand_states_of_one_number() -> None:
-    rng = np.random.default_rng(7)
-    stored = Stored(gaussian(rng, 2_000, 1), asked=gaussian(rng, KEPT * EVERY, 1))
-    assert stored.recall(gaussian(rng, 128, 1)) >= ENOUGH
-
-
-@pytest.mark.parametrize("few", [3, 40])
-def test_the_neighbours_of_a_rare_action(few: int) -> None:
+def test_the_neighbours_of_a_rare_action() -> None:
     """Its entries weigh little among those that set what is read, and lie in cells far away."""
     rng = np.random.default_rng(8)
-    buffers = [*(clustered(rng, 1_200, 64) for _ in range(17)), clustered(rng, few, 64)]
+    buffers = [*(clustered(rng, 1_200, 64) for _ in range(5)), clustered(rng, 3, 64)]
     stored = Stored(*buffers, asked=clustered(rng, KEPT * EVERY, 64))
-    assert stored.recall(clustered(rng, 64, 64), action=17) >= ENOUGH
+    assert stored.recall(clustered(rng, 64, 64), action=5) >= ENOUGH
 
 
 # -- Replacement ------------------------------------------------------------------------------------------------------
@@ -375,9 +341,9 @@ def test_the_neighbours_of_a_rare_action(few: int) -> None:
 def test_a_replaced_state_is_gone_and_the_new_one_found() -> None:
     rng = np.random.default_rng(4)
     stored = Stored(curved(rng, 3000, 16), curved(rng, 3000, 16), asked=curved(rng, KEPT * EVERY, 16))
-    for turn in range(12):  # cells are made anew on the way
-        action, slots = turn % 2, rng.permutation(3000)[:300]
-        before, after = stored.states[action, slots].copy(), curved(rng, 300, 16)
+    for turn in range(5):  # cells are made anew on the way
+        action, slots = turn % 2, rng.permutation(3000)[:800]
+        before, after = stored.states[action, slots].copy(), curved(rng, 800, 16)
         stored.put(action, slots, after)
         found, squared = stored.search(after, 1)
         assert found[:, action, 0].tolist() == slots.tolist()
@@ -398,16 +364,16 @@ def test_one_put_may_name_a_slot_twice() -> None:
 # -- Threads, batches, masks ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [1, 2, 5, 16])
+@pytest.mark.parametrize("batch", [1, 5])
 def test_the_answer_does_not_depend_on_threads_or_the_batch(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     rng = np.random.default_rng(6)
     stored = Stored(clustered(rng, 4000, 64), on_a_grid(rng, 1500, 64), clustered(rng, 1, 64))
     queries = np.concatenate([clustered(rng, 6, 64), stored.states[0, :5], on_a_grid(rng, 5, 64)])
-    for k in (1, 11, 50):
+    for k in (1, 50):
         monkeypatch.setenv("MFEC_THREADS", "1")
         expected = stored.search(queries, k)
         monkeypatch.setattr(cells, "WORTH_SHARING", 0)  # else these few entries would stay in one thread
-        for number in ("1", "2", "3", "5"):
+        for number in ("1", "3"):
             monkeypatch.setenv("MFEC_THREADS", number)
             for first in range(0, 16, batch):
                 found = stored.search(queries[first : first + batch], k)
@@ -415,10 +381,10 @@ def test_the_answer_does_not_depend_on_threads_or_the_batch(monkeypatch: pytest.
 
 
 def test_the_index_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells made, refilled and read by 1, 2 and 3 threads."""
+    """Cells made, refilled and read by 1 and 3 threads."""
     monkeypatch.setattr(cells, "WORTH_SHARING", 0)
     kept = []
-    for number in ("1", "2", "3"):
+    for number in ("1", "3"):
         monkeypatch.setenv("MFEC_THREADS", number)
         rng = np.random.default_rng(7)
         stored = Stored(curved(rng, 2000, 8), curved(rng, 1500, 8), capacity=2500)
@@ -427,11 +393,11 @@ def test_the_index_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -
             stored.look_up(curved(rng, 50, 8))
         tensors = {name: tensor.tobytes() for name, tensor in stored.index.tensors().items()}
         kept.append((stored.index.settings(), tensors))
-    assert kept[0] == kept[1] == kept[2]
+    assert kept[0] == kept[1]
 
 
-@pytest.mark.parametrize("n", [1, 3])
-def test_only_wanted_pairs_are_searched(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+def test_only_wanted_pairs_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 2
     rng = np.random.default_rng(8)
     stored = Stored(gaussian(rng, 1500, 4), gaussian(rng, 800, 4), gaussian(rng, 700, 4))
     queries = gaussian(rng, n, 4)
@@ -497,8 +463,7 @@ def same(ours: CellIndex, theirs: CellIndex) -> bool:
     )
 
 
-@pytest.mark.parametrize("entries", [0, 1, 300, 2300])
-@pytest.mark.parametrize("dim", [3, 65])
+@pytest.mark.parametrize(("entries", "dim"), [(0, 3), (2300, 65)])
 def test_a_restored_index_goes_on_as_the_saved_one_would(entries: int, dim: int) -> None:
     """Through growth, replacement and two makings of cells, bit for bit."""
     rng = np.random.default_rng(entries + dim)
@@ -531,6 +496,7 @@ def test_settings_are_kept_by_json() -> None:
     assert json.loads(json.dumps(index.settings())) == index.settings()
 
 
+@cache
 def small() -> Stored:
     rng = np.random.default_rng(13)
     return Stored(gaussian(rng, 300, 3), gaussian(rng, 200, 3), asked=gaussian(rng, 100, 3))
@@ -617,9 +583,9 @@ def test_an_index_is_made_by_name() -> None:
     assert (index.name, index.active, index.approximate) == ("cells", "cells", True)
 
 
-@pytest.mark.parametrize("dim", [8, 64, 130])
-def test_bytes_of_an_entry(dim: int) -> None:
+def test_bytes_of_an_entry() -> None:
     """What is said against what is held, after growth by half since the cells were made. Measured: 4% less."""
+    dim = 64
     rng = np.random.default_rng(14)
     stored = Stored(curved(rng, 5000, dim), curved(rng, 5000, dim), capacity=7400)
     for action in (0, 1):
