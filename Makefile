@@ -2,6 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := runs/demo
+# One worker for each core; a file's tests stay together, since they share what they have trained.
+PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# Tests start many processes, which would compile the sources to bytecode again each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check test chromium docs linkcheck clean
 
@@ -15,14 +19,14 @@ demo: .venv/core
 check: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pytest --light --numprocesses auto --maxprocesses 8 --dist loadfile tests
+	$(BIN)/mypy --num-workers 2
+	$(PYTEST) --light tests
 
 test: .venv/test chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(BIN)/mypy --num-workers 2
+	$(PYTEST)
 
 # Tests of pages look at them with chromium: the one that is there, or on Debian and its like a new one, if root asks.
 chromium:

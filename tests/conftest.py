@@ -23,15 +23,20 @@ MakeEncoder = Callable[..., Path]
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
 
-# Left out of the light part whole: the import alone needs torch, or each test is a run in processes or a server.
+# Left out of the light part whole: the import alone needs torch, each test is a run in processes or a server, or the
+# file plays, draws or packs for long beside what is at the heart: the memory, the agent, the games, the environments.
 HEAVY = (
     "algorithms/baselines",
     "device",
     "embeddings/vae",
     "envs/labyrinth/test_sight.py",
+    "envs/test_every_frame.py",
+    "envs/test_random_play.py",
     "experiments",
+    "figures",
     "inspector",
     "memory/neighbours/test_cuda.py",
+    "test_package.py",
 )
 NEEDS = {"browser": "browser", "encoder": "torch", "make_encoder": "torch", "one_thread": "torch"}  # fixture to mark
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mfec.memory import EpisodicMemory
 
-INDEXES = ["exact", "cells", "cuda"]
+INDEXES = ["exact", "cells", pytest.param("cuda", marks=pytest.mark.torch)]
 
 
 def filled(index: str = "exact") -> EpisodicMemory:
@@ -149,7 +149,9 @@ places = st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3)
 entries = st.lists(st.tuples(places, st.integers(0, 1), st.floats(-1000, 1000, width=32)), min_size=1, max_size=30)
 
 
-@pytest.mark.parametrize(("index", "kernel"), [("exact", "inverse"), ("cells", "mean"), ("cuda", "inverse")])
+@pytest.mark.parametrize(("index", "kernel"), [
+    ("exact", "inverse"), ("cells", "mean"), pytest.param("cuda", "inverse", marks=pytest.mark.torch),
+])  # fmt: skip
 @given(entries, places, st.integers(1, 6), st.sampled_from(["infinity", "mean", "zero"]))
 @settings(max_examples=25)
 def test_values_and_weights_are_those_of_a_full_sort_in_float64(index, kernel, written, query, k, few_neighbours):
@@ -179,6 +181,7 @@ def test_values_and_weights_are_those_of_a_full_sort_in_float64(index, kernel, w
         assert own.value == pytest.approx(own.weights @ own.neighbours.values, rel=1e-6, abs=1e-4)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("dim", [2, 64])
 def test_every_exact_index_gives_the_same_values_bit_for_bit(dim):
     """Cells as well, where buffers are read in full: all measure the distances of what they found in float64."""
@@ -187,7 +190,7 @@ def test_every_exact_index_gives_the_same_values_bit_for_bit(dim):
     queries[::2] = states[:50] + rng.normal(0, 0.03, (50, dim)).astype(np.float32)  # where the constant counts
     actions, returns = rng.integers(0, 3, 2000), rng.normal(0, 1000, 2000)
     values = set()
-    for index in INDEXES:
+    for index in ("exact", "cells", "cuda"):
         memory = EpisodicMemory(3, dim, capacity=1000, k=11, index=index, kernel="inverse")
         memory.write(states, actions, returns)
         values.add(memory.estimate(queries).values.tobytes())
