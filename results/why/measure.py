@@ -1,4 +1,4 @@
-"""Why a discount helps: measure, in finished runs, what neighbours say and what the score is made of.
+r"""Why a discount helps: measure, in finished runs, what neighbours say and what the score is made of.
 
     mfec train qbert space_invaders --gamma 0.99 --seeds 0 1 2 --total-frames 1000000 --index cells --no-video \
         --out runs/why/0.99                                           # and so on, for each discount
