@@ -95,7 +95,11 @@ def check_environment(
     if not seconds > 0.0 or (frames is not None and frames < 1):
         raise ValueError("a check needs some play: seconds must be above 0, and frames at least 1")
     config = environment or EnvConfig()
-    name = canonical_name(env) if isinstance(env, str) else f"{env.__module__}:{env.__qualname__}"
+    if not isinstance(env, str) and not callable(env):
+        raise TypeError(
+            f"a check makes several environments: give it a name or what makes one, such as a function, not {env}"
+        )
+    name = canonical_name(env) if isinstance(env, str) else _name_of(env)
     # One environment tells what there is to tell of them all.
     make = partial(make_env, name, replace(config, n_envs=1)) if isinstance(env, str) else env
     with warnings.catch_warnings(record=True) as caught:
@@ -177,6 +181,12 @@ class _Checking:
 
     def _limit(self, share: float, steps: int = sys.maxsize) -> Limit:
         return Limit(steps=steps, seconds=share * self.seconds)
+
+
+def _name_of(make: Maker) -> str:
+    """What makes an environment, as a name; `ENV` for what no other process could find under one."""
+    name = getattr(make, "__qualname__", "<nameless>")
+    return "ENV" if "<" in name else f"{make.__module__}:{name}"
 
 
 def _tuned(run: RunConfig) -> Any:

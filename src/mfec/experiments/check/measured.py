@@ -78,6 +78,8 @@ class Determinism:
     """Games that were repeated with other random numbers once they had begun."""
     chance_found: int
     """How many of them came to something else under the same actions."""
+    chance_steps: int
+    """Steps of them until then."""
     alike_seeds: int
     """Seeds whose games begin with the same observation, on which the same actions were played."""
     alike_games: int
@@ -92,6 +94,13 @@ class Determinism:
     def elsewhere_share(self) -> float:
         """Share of the steps met again that led elsewhere."""
         return self.elsewhere / self.met_again if self.met_again else 0.0
+
+    @property
+    def chance_share(self) -> float:
+        """Share of the steps that depend on chance, from how soon repeated games came to something else."""
+        if not self.repeatable:  # then none was repeated
+            return self.elsewhere_share
+        return self.chance_found / self.chance_steps if self.chance_steps else float(self.every_seed_differs)
 
     @property
     def chance(self) -> bool:
@@ -195,44 +204,67 @@ def spaces_of(player: Player, embedding: str, dim: int) -> Spaces:
 
 def determinism_of(player: Player, make: Maker, seed: np.random.SeedSequence, limit: Limit) -> Determinism:
     """Play again what was played; `seed` is the one that the games came from."""
-    another = Player(make, seed)
-    steps, other, same = 0, "", ""
-    for number, game in enumerate(player.games, 1):
-        first = min(len(game.actions), REPLAYED_STEPS - steps)
-        if first <= 0 or limit.reached(0):
-            break
-        other = other or _place(number, another.repeat(game, first))
-        same = same or _place(number, player.repeat(game, first))
-        steps += first
-    tests, found = _other_random_numbers(player, limit)
-    seeds, games = _seeds_alike(player, limit)
+    steps, other = _repeat(player, Player(make, seed), limit)
+    _, same = _repeat(player, player, limit)
+    chance = _other_random_numbers(player, limit) if not other and not same else (0, 0, 0)
+    seeds, different = _seeds_alike(player, limit)
     again, elsewhere = _met_again(player.games)
-    starts = len(set(player.starts.values()))
-    return Determinism(steps, other, same, len(player.starts), starts, again, elsewhere, tests, found, seeds, games)
+    return Determinism(
+        replayed_steps=steps,
+        other_environment=other,
+        same_environment=same,
+        resets=len(player.starts),
+        starts=len(set(player.starts.values())),
+        met_again=again,
+        elsewhere=elsewhere,
+        chance_tests=chance[0],
+        chance_found=chance[1],
+        chance_steps=chance[2],
+        alike_seeds=seeds,
+        alike_games=different,
+    )
 
 
-def _other_random_numbers(player: Player, limit: Limit) -> tuple[int, int]:
-    """Repeat games with other random numbers; returns how many were repeated, and how many came to something else."""
+def _repeat(player: Player, another: Player, limit: Limit) -> tuple[int, str]:
+    """Repeat the first games in another environment; returns how many steps, and where it came to something else."""
+    steps = 0
+    for number, game in enumerate(player.games, 1):
+        if limit.of_steps(REPLAYED_STEPS).reached(steps):
+            break
+        repeated = another.repeat(game, limit.of_steps(REPLAYED_STEPS - steps))
+        steps += repeated.steps
+        if repeated.differs is not None:
+            return steps, f"step {repeated.differs} of game {number}" if repeated.differs else f"start of game {number}"
+    return steps, ""
+
+
+def _other_random_numbers(player: Player, limit: Limit) -> tuple[int, int, int]:
+    """Repeat games with other random numbers; returns how many, how many came to something else, and steps until then.
+
+    At least one is repeated, whatever the time.
+    """
     tests = found = steps = 0
     for i, game in enumerate(player.games[:REPLAYED_GAMES]):
-        first = min(len(game.actions), REPLAYED_STEPS - steps)
-        if first <= 0 or (i and limit.reached(0)):
+        if i and limit.of_steps(REPLAYED_STEPS).reached(steps):
             break
-        tests, found, steps = tests + 1, found + (player.repeat(game, first, chance=i) is not None), steps + first
-    return tests, found
+        repeated = player.repeat(game, limit.of_steps(REPLAYED_STEPS - steps), chance=i)
+        tests, found, steps = tests + 1, found + (repeated.differs is not None), steps + repeated.steps
+    return tests, found, steps
 
 
 def _seeds_alike(player: Player, limit: Limit) -> tuple[int, int]:
     """Play the actions of a game on seeds that begin as it does; returns how many there were, and different games."""
     starts = Counter(player.starts.values())
     game = max(player.games, key=lambda game: (starts[game.start], len(game.actions)))
-    numbers = [number for number, start in player.starts.items() if start == game.start][:SEEDS]
-    traces = set()
-    for tried, number in enumerate(numbers):
+    numbers = [number for number, start in player.starts.items() if start == game.start]
+    seeds, different = 0, set()
+    for number in numbers[:SEEDS]:
+        outcomes = tuple(player.again(number, game.actions, limit.of_steps(SEED_STEPS)))
         if limit.reached(0):
-            return tried, len(traces)
-        traces.add(player.trace(game.actions[:SEED_STEPS], number))
-    return len(numbers), len(traces)
+            break
+        seeds += 1
+        different.add(outcomes)
+    return seeds, len(different)
 
 
 def _met_again(games: Sequence[PlayedGame]) -> tuple[int, int]:
@@ -320,12 +352,6 @@ def rewards_of(games: Sequence[PlayedGame]) -> Rewards:
         positive_share=positive / len(scores) if scores else 0.0,
         different=len(set(scores)),
     )
-
-
-def _place(game: int, step: int | None) -> str:
-    if step is None:
-        return ""
-    return f"step {step} of game {game}" if step else f"the start of game {game}"
 
 
 def _share(flags: Sequence[bool]) -> float:

@@ -23,6 +23,12 @@ class Limit:
     def __init__(self, *, steps: int, seconds: float) -> None:
         self._steps, self._until = steps, time.perf_counter() + seconds
 
+    def of_steps(self, steps: int) -> Limit:
+        """So many steps until the same time."""
+        limit = Limit(steps=steps, seconds=0.0)
+        limit._until = self._until
+        return limit
+
     def reached(self, steps: int) -> bool:
         """Whether so many steps are enough, or the time is over."""
         return steps >= self._steps or time.perf_counter() >= self._until
@@ -55,6 +61,15 @@ class PlayedGame:
     def outcome(self, step: int) -> tuple[bytes, float, bool]:
         """What a step led to. A time limit is no outcome: it depends on the number of the step, not on the state."""
         return self.after[step], self.rewards[step], self.over and step == len(self.actions) - 1
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A game that was played again."""
+
+    steps: int
+    differs: int | None
+    """The step, from 1, that led elsewhere; 0 is the start itself, None if all was the same."""
 
 
 class Player:
@@ -103,7 +118,7 @@ class Player:
         while not limit.reached(self.steps):
             game = self.begin()
             self.games.append(game)
-            lives = game.lives
+            lives = self._step(game, int(rng.integers(n_actions)), game.lives)
             while not game.ended and not limit.reached(self.steps):
                 lives = self._step(game, int(rng.integers(n_actions)), lives)
 
@@ -129,32 +144,34 @@ class Player:
         self.bounds.look(shown)
         return array_keys(shown).tobytes()
 
-    def repeat(self, game: PlayedGame, steps: int, *, chance: int | None = None) -> int | None:
-        """Play the first steps of a game again; returns the first that led elsewhere, None if none did.
-
-        It counts from 1; 0 is the start itself. chance: with other random numbers once it has begun, for an environment
-        that draws them from Gymnasium's `np_random`.
-        """
-        outcomes = self._again(game.number, game.actions[:steps], chance)
+    def repeat(self, game: PlayedGame, limit: Limit, *, chance: int | None = None) -> Repeated:
+        """Play a game again until something is different, or to the limit; chance: as in `again`."""
+        outcomes = self.again(game.number, game.actions, limit, chance=chance)
         if next(outcomes) != (game.start, 0.0, False):
-            return 0
-        for i, outcome in enumerate(outcomes):
-            if outcome != game.outcome(i):
-                return i + 1
-        return None
+            return Repeated(0, 0)
+        made = 0
+        for outcome in outcomes:
+            made += 1
+            if outcome != game.outcome(made - 1):
+                return Repeated(made, made)
+        return Repeated(made, None)
 
-    def trace(self, actions: list[int], number: int) -> tuple[tuple[bytes, float, bool], ...]:
-        """What actions lead to on the seed of the game of that number."""
-        return tuple(self._again(number, actions))
+    def again(
+        self, number: int, actions: list[int], limit: Limit, *, chance: int | None = None
+    ) -> Iterator[tuple[bytes, float, bool]]:
+        """The start of the game of that number, on its own seed, and the outcomes of actions until it ends.
 
-    def _again(self, number: int, actions: list[int], chance: int | None = None) -> Iterator[tuple[bytes, float, bool]]:
-        """The start of a game, and the outcomes of actions until it ends."""
-        # A game without a step is one that has just begun, on its own seed.
+        chance: makes other random numbers once it has begun, for an environment that draws them from Gymnasium's
+        `np_random`.
+        """
+        # A history without a step is a game that has just begun.
         self.envs.restore({"games": [number], "actions": [[]]})
         yield self._look(), 0.0, False
         if chance is not None:
             self.env.unwrapped.np_random = np.random.default_rng(chance)
-        for action in actions:
+        for made, action in enumerate(actions):
+            if limit.reached(made):
+                break
             self.envs.send(0, np.array([action]))
             step = self.envs.receive(0)
             yield self._look(), float(step.rewards[0]), bool(step.ended[0]) and not bool(step.cut_off[0])

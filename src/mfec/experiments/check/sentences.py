@@ -76,14 +76,16 @@ def _determinism(own: Determinism) -> str:
             *([f"in the same one, begun again ({own.same_environment})"] if own.same_environment else []),
         ]
         said = f"the same seed and actions led elsewhere {' and '.join(ways)}."
-    said += f" {own.resets:,} resets gave {_count(own.starts, 'different start')}."
+    said += f" {own.resets:,} resets gave {_count(own.starts, 'different first observation')}."
     if own.chance_tests:
         said += (
-            f" With other random numbers the same actions led elsewhere in {own.chance_found:,} of {own.chance_tests:,}"
+            f" With other random numbers {own.chance_found:,} of {_count(own.chance_tests, 'repeated game')} came to "
         )
-        said += f" games; on {_count(own.alike_seeds, 'seed')} that begin alike they made "
-        said += f"{_count(own.alike_games, 'different game')}: "
-        said += "steps depend on chance." if own.chance else "no chance was found in a step."
+        said += "something else"
+        said += f", one step in {1 / own.chance_share:,.0f}." if own.chance_found else "."
+    if own.alike_seeds > 1:
+        said += f" On {own.alike_seeds:,} seeds that begin alike the same actions made {own.alike_games:,} "
+        said += "game." if own.alike_games == 1 else "different games."
     if not own.met_again:
         return f"{said} No action was taken twice in the same observation."
     return (
@@ -109,8 +111,11 @@ def _games(own: Games, spaces: Spaces) -> str:
             f"{own.ended:,} ended; half of them within {own.median_steps:,.0f} steps{frames}, the longest took "
             f"{own.longest_steps:,}"
         )
-    limit = "no time limit is known" if own.time_limit is None else f"the time limit is {own.time_limit:,} steps"
-    said += f"; {limit}" + (f" and ended {own.cut_off_share:.0%} of them" if own.cut_off else "")
+    limit = "an unknown time limit" if own.time_limit is None else f"the time limit of {own.time_limit:,} steps"
+    if own.cut_off:
+        said += f"; {limit} ended {own.cut_off_share:.0%} of them"
+    else:
+        said += "; no time limit is known" if own.time_limit is None else f"; {limit} ended none"
     return f"{said}. " + (f"A game has {own.lives} lives." if own.lives else "No lives are told.")
 
 
