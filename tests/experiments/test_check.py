@@ -341,7 +341,7 @@ def test_the_same_frames_give_the_same_report_but_for_speeds():
 
 def test_an_environment_itself_is_refused():
     with pytest.raises(TypeError, match="what makes one"):
-        check_environment(Walk(), frames=10)  # type: ignore[arg-type]
+        check_environment(Walk(), frames=10)
 
 
 def test_no_play_is_refused():
@@ -371,6 +371,7 @@ def test_the_command_prints_json_and_nothing_else(capsys):
     assert told["env"] == "FrozenLake-v1"
     assert told["verdict"] in ("good", "fair", "poor")
     assert told["measured"]["determinism"]["starts"] == 1
+    assert told["measured"]["determinism"]["chance"] is True
 
 
 def test_a_run_that_would_fail_is_an_exit_status_and_a_traceback(capsys):

@@ -19,11 +19,11 @@ from mfec.command_line import arguments_of
 from mfec.config import EnvConfig
 from mfec.embeddings import resolve_embedding
 from mfec.envs import make_env
+from mfec.experiments.check.determinism import determinism_of
 from mfec.experiments.check.faults import Problem, own_lines, problem_of, problems_of_warnings
 from mfec.experiments.check.learning import FRAMES, learn, memory_of
 from mfec.experiments.check.measured import (
     Spaces,
-    determinism_of,
     games_of,
     repeats_of,
     rewards_of,
@@ -66,8 +66,14 @@ class Check:
 
     def as_json(self) -> dict[str, Any]:
         """Everything, as JSON takes it."""
-        parts = asdict(self)
-        return {**parts, "settings": dict(self.settings), "measured": _without_nan(parts["measured"])}
+        parts = {**asdict(self), "settings": dict(self.settings)}
+        if self.measured:
+            del parts["measured"]["spaces"]
+            own = self.measured.determinism
+            parts["measured"]["determinism"] |= {
+                name: getattr(own, name) for name in ("repeatable", "chance", "chance_share", "elsewhere_share")
+            }
+        return cast("dict[str, Any]", _without_nan(parts))
 
     def __str__(self) -> str:
         return "\n".join(f"{label}: {text}" for label, text in sentences(self))
@@ -121,7 +127,8 @@ class _Checking:
         seed: int,
         tell: Callable[[str], None],
     ) -> None:
-        self.name, self.make, self.config, self.seed, self.tell = name, make, config, seed, tell
+        self.name, self.make, self.tell = name, make, tell
+        self.run = RunConfig(name, FRAMES, seed, environment=config)  # refuses senseless numbers
         self.seconds = seconds if frames is None else math.inf
         self.frames = frames
         self.games_seed, self.actions_seed = np.random.SeedSequence(seed).spawn(2)
@@ -134,11 +141,11 @@ class _Checking:
             if not own_lines(error):
                 raise  # a sentence of ours, such as that of an unknown name
             return Check(self.name, None, problems=(problem_of(error, "when it is made"),))
-        run = RunConfig(self.name, FRAMES, self.seed, environment=self.config)
+        run = self.run
         embedding, dim = resolve_embedding("auto", player.envs.observation_space, run.agent.dim)
         spaces = spaces_of(player, embedding, dim)
         try:
-            measured = self._measure(player, spaces, run)
+            measured = self._measure(player, spaces)
         except Exception as error:
             return Check(self.name, spaces, problems=(problem_of(error, player.where),))
         run = replace(run, agent=replace(_tuned(run), **settings_of(measured)))
@@ -157,7 +164,7 @@ class _Checking:
             self.name, spaces, measured, problems, fit, reasons, chosen, shlex.join(["mfec", *arguments_of(run)])
         )
 
-    def _measure(self, player: Player, spaces: Spaces, run: RunConfig) -> Measured:
+    def _measure(self, player: Player, spaces: Spaces) -> Measured:
         self.tell("beginning games")
         player.begin_often(RESETS, self._limit(RESETS_SHARE))
         self.tell("playing at random")
@@ -173,7 +180,7 @@ class _Checking:
             games,
             rewards_of(player.games),
             player.steps / player.step_seconds,
-            memory_of(run, player.env, spaces, repeats),
+            memory_of(self.run, player.env, spaces, repeats),
         )
 
     def _steps(self, spaces: Spaces) -> int:

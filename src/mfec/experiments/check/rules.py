@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mfec.experiments.check.determinism import Determinism
 from mfec.experiments.check.learning import Learning, Memory
-from mfec.experiments.check.measured import Determinism, Games, Repeats, Rewards, Spaces
+from mfec.experiments.check.measured import Games, Repeats, Rewards, Spaces
 
 Fit = Literal["good", "fair", "poor"]
 FITS: tuple[Fit, ...] = ("good", "fair", "poor")  # from the best to the worst
@@ -20,7 +21,8 @@ FITS: tuple[Fit, ...] = ("good", "fair", "poor")  # from the best to the worst
 # (20,000 frames) and never in CartPole: between "often" and "never" lies little.
 OFTEN = 0.2
 HARDLY = 0.01
-# Share of steps that depend on chance: half of them in slippery FrozenLake, 1 in 300 in Q*bert with sticky actions.
+# Share of steps that depend on chance: half of them in slippery FrozenLake, 1 in 300 in Q*bert with sticky actions. In
+# the former no setting helped: gamma 0.99, epsilon 0.05 and --update replace all scored below 0.1 (three seeds each).
 OFTEN_BY_CHANCE = 0.1
 # Share of the steps met again that led elsewhere though nothing is left to chance: 0.44 in Q*bert, where one picture
 # hides motion and the method does well all the same.
@@ -28,7 +30,10 @@ OFTEN_HIDDEN = 0.6
 # Share of random games with a score above 0. Below the first, a run of a million frames sees its first success late.
 SELDOM = 0.05
 SPARSE = 0.01  # share of steps with a reward
-LONG = 100  # steps of a game, from which on a discount is proposed
+# Steps of a game, from which on a discount is proposed; so it is where rewards are sparse. In FrozenLake without
+# slipping, greedy play after 40,000 frames scored 1.0 with gamma 0.99 and 0.0 with 1 (three seeds each): without a
+# discount a detour is worth as much as the way. In Taxi 1 is better, in Acrobot 0.99 (differences-from-the-paper.md).
+LONG = 100
 VERY_LONG = 5_000  # steps of a game: a million of them are two hundred games, and something is learned after each
 CUT_OFF = 0.5  # share of games that a time limit ends
 ENOUGH_GAMES = 20  # to say that none of them succeeded

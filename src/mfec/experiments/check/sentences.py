@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mfec.experiments.check.determinism import Determinism
 from mfec.experiments.check.learning import FRAMES
-from mfec.experiments.check.measured import Determinism, Games, Repeats, Rewards, Spaces
+from mfec.experiments.check.measured import Games, Repeats, Rewards, Spaces
 from mfec.experiments.check.rules import Measured
 from mfec.units import show_bytes, show_hours
 
@@ -82,7 +83,7 @@ def _determinism(own: Determinism) -> str:
             f" With other random numbers {own.chance_found:,} of {_count(own.chance_tests, 'repeated game')} came to "
         )
         said += "something else"
-        said += f", one step in {1 / own.chance_share:,.0f}." if own.chance_found else "."
+        said += f", after {1 / own.chance_share:,.3g} steps on average." if own.chance_found else "."
     if own.alike_seeds > 1:
         said += f" On {own.alike_seeds:,} seeds that begin alike the same actions made {own.alike_games:,} "
         said += "game." if own.alike_games == 1 else "different games."
