@@ -60,6 +60,9 @@ def test_the_same_lake_without_slipping_is_not():
     assert own.spaces.kind == "number"
     assert 0 < own.rewards.positive_share < 0.1  # 1.5 in a hundred reach the other side
     assert dict(check.settings)["epsilon"] > 0.005  # there is one start, and nothing left to chance
+    assert own.learning is not None
+    assert own.learning.better_than(own.rewards)
+    assert check.verdict == "good"
 
 
 def test_cart_pole_never_repeats_and_is_deterministic():

@@ -17,16 +17,16 @@ from mfec.experiments.check.measured import Games, Repeats, Rewards, Spaces
 Fit = Literal["good", "fair", "poor"]
 FITS: tuple[Fit, ...] = ("good", "fair", "poor")  # from the best to the worst
 
-# Random play comes back to what an earlier game saw in 0.99 of the steps of FrozenLake, 0.88 of Taxi, 0.4 of Q*bert
-# (20,000 frames) and never in CartPole: between "often" and "never" lies little.
-OFTEN = 0.2
+# Random play comes back to what an earlier game saw in 1.00 of the steps of FrozenLake, 0.98 of Taxi, 0.27 of Q*bert,
+# 0.13 of Ms. Pac-Man (the last half of 20,000 to 60,000 frames), in none of CartPole, LunarLander and the Labyrinth.
+OFTEN = 0.1
 HARDLY = 0.01
 # Share of steps that depend on chance: half of them in slippery FrozenLake, 1 in 300 in Q*bert with sticky actions. In
 # the former no setting helped: gamma 0.99, epsilon 0.05 and --update replace all scored below 0.1 (three seeds each).
 OFTEN_BY_CHANCE = 0.1
-# Share of the steps met again that led elsewhere though nothing is left to chance: 0.44 in Q*bert, where one picture
-# hides motion and the method does well all the same.
-OFTEN_HIDDEN = 0.6
+# Share of the steps met again that led elsewhere though nothing is left to chance: 0.45 in Q*bert and 0.59 in
+# Ms. Pac-Man, where one picture hides motion and the method does well all the same.
+OFTEN_HIDDEN = 0.75
 # Share of random games with a score above 0. Below the first, a run of a million frames sees its first success late.
 SELDOM = 0.05
 SPARSE = 0.01  # share of steps with a reward
@@ -66,6 +66,11 @@ class Rule:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _learns(c: Measured) -> bool:
+    """Whether a short run of MFEC scored clearly above random play: then rewards are there to be found."""
+    return c.learning is not None and c.learning.better_than(c.rewards) is True
+
+
 RULES: tuple[Rule, ...] = (
     # -- Can it remember anything? ------------------------------------------------------------------------------------
     Rule(
@@ -81,13 +86,13 @@ RULES: tuple[Rule, ...] = (
         "poor",
     ),
     Rule(
-        lambda c: c.rewards.different > 1 and 0 < c.rewards.positive_share < SELDOM and c.rewards.lowest >= 0,
+        lambda c: 0 < c.rewards.positive_share < SELDOM and c.rewards.lowest >= 0 and not _learns(c),
         "Only {c.rewards.positive:,} of {c.games.ended:,} random games scored above 0: the first successes come late, "
         "and until then there is nothing to remember.",
         "fair",
     ),
     Rule(
-        lambda c: c.rewards.different > 1 and c.rewards.positive == 0,
+        lambda c: c.rewards.different > 1 and c.rewards.positive == 0 and not _learns(c),
         "None of {c.games.ended:,} random games scored above 0, but scores differ ({c.rewards.lowest_score:g} to "
         "{c.rewards.highest_score:g}): it can learn to lose less before it learns to win.",
         "fair",
@@ -195,7 +200,7 @@ RULES: tuple[Rule, ...] = (
     ),
     # -- Did it learn? ------------------------------------------------------------------------------------------------
     Rule(
-        lambda c: c.learning is not None and c.learning.better_than(c.rewards) is True,
+        _learns,
         "In {c.learning.frames:,} frames it came from {c.rewards.mean_score:.4g} (random play) to "
         "{c.learning.mean_late:.4g} a game.",
         "good",
