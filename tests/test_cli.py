@@ -19,7 +19,7 @@ import pytest
 from mfec.algorithms import RunConfig, algorithm
 from mfec.algorithms.mfec import MFECConfig
 from mfec.callbacks import Stopped
-from mfec.cli import Envs, Evaluate, Inspect, Play, Plot, Report, Train, VaeShow, VaeTrain, main
+from mfec.cli import Check, Envs, Evaluate, Inspect, Play, Plot, Report, Train, VaeShow, VaeTrain, main
 from mfec.cli.figure import Figure1, Figure2, MatchRates, Table
 from mfec.cli.many_runs import LauncherOptions
 from mfec.config import EnvConfig, VAEConfig
@@ -75,13 +75,26 @@ def test_help_imports_nothing_heavy():
     """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
-    for command in ("train", "evaluate", "inspect", "plot", "figure", "report", "reproduce", "vae", "envs", "play"):
+    for command in (
+        "train",
+        "evaluate",
+        "inspect",
+        "plot",
+        "figure",
+        "report",
+        "reproduce",
+        "vae",
+        "check",
+        "envs",
+        "play",
+    ):
         assert command in ended.stdout
 
 
 @pytest.mark.parametrize(("command", "settings"), [
     ("train", [Train, MFECConfig, EnvConfig, LauncherOptions]), ("evaluate", [Evaluate]), ("plot", [Plot]),
-    ("envs", [Envs]), ("play", [Play]), ("vae train", [VaeTrain, VAEConfig]), ("vae show", [VaeShow]),
+    ("check", [Check, EnvConfig]), ("envs", [Envs]), ("play", [Play]), ("vae show", [VaeShow]),
+    ("vae train", [VaeTrain, VAEConfig]),
     ("figure figure1", [Figure1]), ("figure figure2", [Figure2]), ("figure match_rates", [MatchRates]),
     ("figure table", [Table]), ("report", [Report]), ("inspect", [Inspect]),
 ])  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Union
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, subcommand
 
+from mfec.cli.check import Check, run_check
 from mfec.cli.envs import Envs, run_envs
 from mfec.cli.evaluate import Evaluate, Plot, run_evaluate, run_plot
 from mfec.cli.figure import Figure, run_figure
@@ -24,6 +25,7 @@ from mfec.cli.vae import Vae, VaeShow, VaeTrain, run_vae_show, run_vae_train
 from mfec.errors import MfecError
 
 __all__ = [
+    "Check",
     "Envs",
     "Evaluate",
     "Figure",
@@ -55,6 +57,7 @@ def command_for(given: Sequence[str]) -> Any:
         "report": Report,
         "reproduce": Reproduce,
         "vae": Vae,
+        "check": Check,
         "envs": Envs,
         "play": Play,
     }
@@ -84,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    command: Train | Evaluate | Inspect | Plot | Figure | Report | Reproduce | VaeTrain | VaeShow | Envs | Play,
+    command: Train | Evaluate | Inspect | Plot | Figure | Report | Reproduce | VaeTrain | VaeShow | Check | Envs | Play,
     given: list[str],
 ) -> int:
     match command:
@@ -106,6 +109,8 @@ def _run(
             return run_vae_train(command, given)
         case VaeShow():
             return run_vae_show(command)
+        case Check():
+            return run_check(command)
         case Envs():
             return run_envs(command)
         case Play():
