@@ -57,8 +57,8 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         rows = self._rows()
-        highest = [number for number, row in enumerate(rows) if row[0].startswith("*")]
-        return html_table(COLUMNS, rows, note=NOTE, left=[SOURCE], strong=highest)
+        highest = {number: (0, 1, SOURCE) for number, row in enumerate(rows) if row[0].startswith("*")}
+        return html_table(COLUMNS, rows, note=NOTE, words=[SOURCE], strong=highest)
 
     def _rows(self) -> list[tuple[str, ...]]:
         """One for each memory; the first of an action says what the action is worth."""

@@ -92,9 +92,7 @@ def which_to_keep(
 ) -> NDArray[np.bool_]:
     """For every entry whether to keep it, bool (all entries,), by a function of some of them or as it is given."""
     if callable(keep):
-        parts = [
-            _checked(keep(part), len(part), "what the function returned") for part in read_in_parts(buffers, index)
-        ]
+        parts = [_checked(keep(part), len(part), "what the function returns") for part in read_in_parts(buffers, index)]
         return np.concatenate([np.zeros(0, np.bool_), *parts])
     return _checked(keep, int(buffers.sizes.sum()), "the mask")
 

@@ -300,11 +300,11 @@ class EpisodicMemory:
         self.filter(np.zeros(len(self), np.bool_))
 
     def merge(self, other: EpisodicMemory, *, keep_origins: bool = False) -> int:
-        """Write the entries of another memory of the same embedding into this one; returns how many were new here.
+        """Write the entries of another memory of the same embedding into this one; returns how many were added.
 
         Of a state and action that both know, the higher value stays (Eq. 1), or the other's under `update="replace"`.
-        Entries are written in the other's order of eviction, the oldest first; a full buffer gives up entries as
-        ever, so what was here before goes first. Exact matches are counted together.
+        Entries are written in the other's order of eviction, the oldest first, and a full buffer gives up entries for
+        them as for any others. Exact matches are counted together.
 
         keep_origins: whether episode and frame come along. They number what the other's agent played, so they mean
         something else here unless the two memories are of one run; by default they are unknown, -1.
