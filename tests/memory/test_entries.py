@@ -103,6 +103,9 @@ def test_entries_can_be_chosen_and_are_copies() -> None:
     best = everything[np.argsort(-everything.values)[:5]]
     assert len(best) == 5
     assert all(ours >= theirs for ours, theirs in pairwise(best.values.tolist()))
+    assert best[0].value == best[-5].value == max(entry.value for entry in memory)
+    with pytest.raises(IndexError):
+        best[5]
     assert as_tuples(everything[everything.actions == 2]) == as_tuples(memory.entries(2))
     everything.values[:] = everything.states[:] = everything.matched[:] = 0
     assert memory.entries().values.any()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,8 +51,16 @@ class Entries:
             self.matched.tolist(), self.entry_ids.tolist(), self.ticks.tolist(), self.keys,
         )  # fmt: skip
 
-    def __getitem__(self, which: slice | NDArray[Any]) -> Self:
-        """Some of them: by a slice, a mask, or positions."""
+    @overload
+    def __getitem__(self, which: int | np.integer[Any]) -> Entry: ...
+
+    @overload
+    def __getitem__(self, which: slice | ArrayLike) -> Self: ...
+
+    def __getitem__(self, which: Any) -> Entry | Self:
+        """One of them, by its position; or some, by a slice, a mask or positions."""
+        if isinstance(which, (int, np.integer)):
+            return next(iter(self[[which]]))
         return type(self)(**{name: array[which] for name, array in vars(self).items()})
 
 
