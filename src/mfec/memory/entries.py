@@ -60,7 +60,7 @@ class Entries:
     def __getitem__(self, which: Any) -> Entry | Self:
         """One of them, by its position; or some, by a slice, a mask or positions."""
         if isinstance(which, (int, np.integer)):
-            return next(iter(self[[which]]))
+            return next(iter(self[np.array([which])]))
         return type(self)(**{name: array[which] for name, array in vars(self).items()})
 
 
