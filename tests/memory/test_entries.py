@@ -161,8 +161,20 @@ def test_what_says_nothing_of_each_entry_is_refused(keep: Any, message: str) -> 
     assert len(memory) == 270
 
 
+def test_a_full_buffer_that_was_filtered_still_gives_up_its_oldest_entries_first() -> None:
+    """Those that were queued to go next have moved."""
+    pair = Pair(
+        1, 2, index="exact", capacity=8, k=2, eviction="updated", update="max", few_neighbours="mean", kernel="mean"
+    )
+    for first, last in ((0, 10), (10, 16), (16, 20)):
+        for number in range(first, last):
+            pair.write([(float(number), 0.0)], [0], [float(number)], None)
+        pair.compare_entries()
+        pair.filter(Rule("id", 2.0), by_mask=False)
+
+
 def test_many_cells_are_made_anew_of_what_is_kept() -> None:
-    """Enough entries that a look-up reads some cells only, and a full scan is another thing."""
+    """Enough entries that a look-up reads some cells only; they are found where they lie, new ones too."""
     rng = np.random.default_rng(0)
     rooms = rng.normal(0, 10, (60, 8))
     exact, cells = (EpisodicMemory(2, 8, capacity=9000, k=5, index=index) for index in ("exact", "cells"))
@@ -171,9 +183,14 @@ def test_many_cells_are_made_anew_of_what_is_kept() -> None:
         states = rooms[rng.integers(0, 60, 16_000)] + rng.standard_normal((16_000, 8))
         memory.write(states, rng.integers(0, 2, 16_000), rng.standard_normal(16_000))
         memory.filter(lambda entries: entries.values > 0.5)
+        more = rooms[rng.integers(0, 60, 1500)] + rng.standard_normal((1500, 8))
+        memory.write(more, rng.integers(0, 2, 1500), rng.standard_normal(1500))
+    some = cells.entries()[::5]
+    found = [cells.neighbours(entry.state, entry.action).entry_ids[0] == entry.entry_id for entry in some]
+    assert np.mean(found) > 0.98  # as in a memory that was never filtered
     queries = rooms[rng.integers(0, 60, 100)] + rng.standard_normal((100, 8))
     same = exact.estimate(queries).values == cells.estimate(queries).values
-    assert 4000 < len(cells) < 6000
+    assert 5500 < len(cells) < 7500
     assert same.mean() > 0.8
 
 
@@ -254,10 +271,10 @@ def test_what_cannot_be_merged_is_refused() -> None:
 
 
 def test_agents_of_one_embedding_can_share_what_they_know_and_others_cannot() -> None:
-    first, second = (MFEC("qbert", k=3, capacity=3000, dim=8, seed=seed).learn(4000) for seed in (0, 1))
+    first, second = (MFEC("qbert", k=3, capacity=3000, dim=8, seed=seed).learn(1500) for seed in (0, 1))
     with pytest.raises(ValueError, match="both memories know have other states in the one than in the other"):
         first.memory.merge(second.memory)
-    third = MFEC("qbert", k=3, capacity=3000, embedding=first.embedding, seed=1).learn(4000)
+    third = MFEC("qbert", k=3, capacity=3000, embedding=first.embedding, seed=1).learn(1500)
     entries_before = len(first.memory)
     assert first.memory.merge(third.memory) == len(first.memory) - entries_before > 0
-    first.learn(8000)
+    first.learn(2000)
