@@ -166,11 +166,12 @@ def test_a_full_buffer_that_was_filtered_still_gives_up_its_oldest_entries_first
     pair = Pair(
         1, 2, index="exact", capacity=8, k=2, eviction="updated", update="max", few_neighbours="mean", kernel="mean"
     )
-    for first, last in ((0, 10), (10, 16), (16, 20)):
-        for number in range(first, last):
-            pair.write([(float(number), 0.0)], [0], [float(number)], None)
+    for number in [*range(8), *reversed(range(8)), 8]:  # 7 is the oldest and goes for 8, then it is the turn of 6
+        pair.write([(9.0 if number == 5 else 0.0, float(number))], [0], [float(number)], None)
+    pair.filter(Rule("x", 9.0), by_mask=False)
+    for number in range(9, 14):
+        pair.write([(0.0, float(number))], [0], [float(number)], None)
         pair.compare_entries()
-        pair.filter(Rule("id", 2.0), by_mask=False)
 
 
 def test_many_cells_are_made_anew_of_what_is_kept() -> None:
