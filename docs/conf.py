@@ -6,15 +6,19 @@ and a relative link works the same on the site and where the files are shown as 
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import mfec
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `notebook_pages`
 
 project = "mfec"
 author = copyright = "The mfec maintainers"
 release = mfec.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "notebook_pages"]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md"]
 exclude_patterns = [".*", "docs/_build"]

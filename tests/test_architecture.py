@@ -17,7 +17,7 @@ TABLE = {
     name: set(re.findall(r"`(\w+)`", imports))
     for name, imports in re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", PAGE, flags=re.M)
 }
-FOR_ALL = {"errors", "config", "files", "units", "statistics", "canonical_names", "toml"}
+FOR_ALL = {"errors", "config", "files", "units", "statistics", "canonical_names", "toml", "html_table"}
 OUTSIDE = {"__init__", "__main__"}  # what the package shows of itself, and how it starts
 
 

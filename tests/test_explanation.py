@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mfec import MFEC
+from mfec import MFEC, EpisodicMemory
 from mfec.envs import make_env
 
 from .playing import Shifted, Walk
@@ -119,3 +119,27 @@ def test_actions_count_as_the_environment_does():
 def test_one_observation_of_the_right_shape_is_explained(agent, observation):
     with pytest.raises(ValueError, match="shape"):
         agent.explain(observation)
+
+
+@pytest.mark.browser
+def test_a_notebook_shows_what_print_shows(agent, browser):
+    """Cell by cell, as a browser reads the table; the highest values are bold."""
+    explanation = agent.explain(make_env("qbert").reset(seed=0)[0])
+    page = browser.new_page()
+    page.set_content(explanation._repr_html_())
+    rows = [page_row.split("\t") for page_row in page.inner_text("tbody").split("\n")]
+    printed = str(explanation).splitlines()[1:-1]
+    assert [" ".join(row).split() for row in rows] == [row.split() for row in printed]
+    bold = page.eval_on_selector_all("td", "all => all.filter(one => getComputedStyle(one).fontWeight == 700).length")
+    assert bold == 3 * len(explanation.highest)
+    assert "matched: how often" in page.inner_text("div.mfec-table")
+
+
+def test_a_notebook_shows_what_a_memory_holds(agent):
+    shown = agent.memory._repr_html_()
+    assert repr(agent.memory) in shown
+    assert shown.count("<tr") == 1 + agent.memory.n_actions
+    for entries in map(agent.memory.entries, range(agent.memory.n_actions)):
+        assert f"<td>{len(entries)}</td>" in shown
+        assert f"<td>{entries.values.max():,.6g}</td>" in shown
+    assert EpisodicMemory(2, 3)._repr_html_().count("<td>-</td>") == 6

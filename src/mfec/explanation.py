@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.html_table import html_table
 from mfec.memory import Evidence
 
 COLUMNS = ("action", "value", "comes from", "memory", "weight", "distance", "episode", "frame", "matched")
+SOURCE = COLUMNS.index("comes from")  # the one column of words
 NOTE = "* highest value; memory: its value; weight: its share; matched: how often exactly this state came again"
 
 
@@ -21,7 +23,7 @@ class Explanation:
         actions: one `Evidence` for each action: its value, what that comes from, and its neighbours.
         first_action: the number of the first one, as the environment counts.
 
-    `print` shows it as a table, one line for each memory.
+    `print` shows it as a table, one line for each memory, and so does a notebook.
     """
 
     actions: tuple[Evidence, ...]
@@ -43,20 +45,30 @@ class Explanation:
         return np.flatnonzero(self.values == self.values.max()).tolist()
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [COLUMNS]
+        rows = [COLUMNS, *self._rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                text.ljust(width) if i == SOURCE else text.rjust(width) for i, (text, width) in enumerate(cells)
+            ).rstrip()
+            for cells in (zip(row, widths, strict=True) for row in rows)
+        ]
+        return "\n".join([*lines, NOTE])
+
+    def _repr_html_(self) -> str:
+        rows = self._rows()
+        highest = {number: (0, 1, SOURCE) for number, row in enumerate(rows) if row[0].startswith("*")}
+        return html_table(COLUMNS, rows, note=NOTE, words=[SOURCE], strong=highest)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """One for each memory; the first of an action says what the action is worth."""
+        rows: list[tuple[str, ...]] = []
         for action, evidence in enumerate(self.actions):
             mark = "* " if action in self.highest else ""
             head = (f"{mark}{self.first_action + action}", _number(evidence.value), _source(evidence))
             memories = _memories(evidence) or [("-",) * 6]
             rows += [(*(head if line == 0 else ("",) * 3), *memory) for line, memory in enumerate(memories)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                text.ljust(width) if i == 2 else text.rjust(width) for i, (text, width) in enumerate(cells)
-            ).rstrip()
-            for cells in (zip(row, widths, strict=True) for row in rows)
-        ]
-        return "\n".join([*lines, NOTE])
+        return rows
 
 
 def _source(evidence: Evidence) -> str:

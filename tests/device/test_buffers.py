@@ -75,6 +75,29 @@ def fillings(draw: st.DrawFn) -> list[list[tuple[int, int]]]:
     return stores
 
 
+@given(fillings(), fillings(), st.lists(st.integers(0, 90), min_size=3, max_size=3), st.randoms(use_true_random=False))
+@settings(max_examples=40)
+def test_after_shrinking_the_front_is_there_and_the_rest_is_written_anew(
+    before, after, sizes: list[int], random
+) -> None:
+    rng = np.random.default_rng(random.getrandbits(32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PAGE", 64)
+        patch.setattr(module, "FIRST_SLAB", 2)
+        both = Both(3, 200, 4)
+        for stores in (before, after):
+            for places in stores:
+                actions, slots = np.array(places, np.int64).reshape(-1, 2).T
+                both.store(actions, slots, rng.standard_normal((len(places), 4)).astype(np.float32))
+            both.buffers.shrink(np.array(sizes))
+            both.kept = {place: state for place, state in both.kept.items() if place[1] < sizes[place[0]]}
+            if both.kept:
+                both.check(rng)
+            sizes = [0, 0, 0]
+            both.buffers.shrink(np.array(sizes))
+            both.kept = {}
+
+
 @given(fillings(), st.sampled_from([3, 50, 2**18]), st.randoms(use_true_random=False))
 @settings(max_examples=60)
 def test_any_stores_leave_what_a_dictionary_holds(stores: list[list[tuple[int, int]]], at_once: int, random) -> None:

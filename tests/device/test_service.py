@@ -58,6 +58,8 @@ class Script:
         answers += [self.look_up(channel, k=1), channel.look_up(more, self.wanted(len(more)), 1), self.look_up(channel)]
         answers += [channel.rows(self.actions[::-3].copy(), self.slots[::-3].copy())]
         answers += [channel.distances(self.queries[0], 1)]
+        channel.shrink(np.arange(self.n_actions))  # none of action 0, one of action 1
+        answers += [self.look_up(channel), channel.distances(self.queries[0], 1)]
         return [part for answer in answers for part in parts(answer)]
 
 

@@ -52,6 +52,10 @@ class ActionBuffers:
             for slab, here, (page, block, entry) in self._places_of(actions[some], slots[some]):
                 slab[page, block, :, entry] = rows[here]
 
+    def shrink(self, sizes: NDArray[np.int64]) -> None:
+        """Forget the states beyond these sizes, int64 (n_actions,); their pages stay for those that come next."""
+        self.sizes = np.minimum(self.sizes, sizes)
+
     def gather(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> torch.Tensor:
         """States, float32 (n, dim), of these slots, on the device."""
         states = torch.empty((len(actions), self.dim), device=self.device)

@@ -58,6 +58,9 @@ class Channel(Protocol):
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Put states, float32 (n, dim), into these slots; if two are for the same slot, the later one stays."""
 
+    def shrink(self, sizes: NDArray[np.int64]) -> None:
+        """Forget the states beyond these sizes, one for each action."""
+
     def look_up(self, inputs: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Response:
         """The nearest entries in the wanted buffers, bool (n, n_actions).
 

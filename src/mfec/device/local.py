@@ -51,6 +51,10 @@ class LocalChannel:
                 "a smaller --capacity bounds that"
             ) from None
 
+    def shrink(self, sizes: NDArray[np.int64]) -> None:
+        """Forget the states beyond these sizes."""
+        self.run.buffers.shrink(sizes)
+
     def look_up(self, inputs: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Response:
         """The nearest entries in the wanted buffers."""
         return self._engine.look_up([Request(self.run, inputs, wanted, k)])[0]

@@ -43,6 +43,10 @@ class PipeChannel:
         """Put states into these slots."""
         self._request("store", actions, slots, states)
 
+    def shrink(self, sizes: NDArray[np.int64]) -> None:
+        """Forget the states beyond these sizes."""
+        self._request("shrink", sizes)
+
     def look_up(self, inputs: NDArray[Any], wanted: NDArray[np.bool_], k: int) -> Response:
         """The nearest entries in the wanted buffers."""
         shared = self._shared_for(inputs, wanted, k)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+SUMMARY = ("action", "entries", "lowest value", "mean", "highest", "exact matches")  # columns of `Buffers.summary`
+
 
 class BufferArrays(NamedTuple):
     """All that an entry has beside its state, as compiled functions take it."""
@@ -49,6 +51,17 @@ class Buffers:
         actions, slots = np.nonzero(np.arange(self.sizes.max(initial=0)) < self.sizes[:, None])
         return actions, slots
 
+    def keep(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Forget all entries but these, which move to the front of their buffers; returns their new places.
+
+        actions, slots: one buffer after the other, in slot order.
+        """
+        self.sizes[:] = np.bincount(actions, minlength=len(self.sizes))
+        front = self.places()
+        for array in self._arrays().values():
+            array[front] = array[actions, slots]
+        return front
+
     def draw(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Actions and slots of at most `size` entries, each at most once, drawn evenly from all buffers."""
         ends = np.cumsum(self.sizes)
@@ -70,6 +83,16 @@ class Buffers:
         there = slots < self.sizes[actions]
         actions, slots = actions[there], slots[there]
         return self.origins[actions, slots, 1], self.keys[actions, slots]
+
+    def summary(self) -> list[tuple[str, ...]]:
+        """What each buffer holds, a row of texts for each action."""
+        rows = []
+        for action, size in enumerate(self.sizes.tolist()):
+            values, matched = self.values[action, :size], self.matched[action, :size]
+            worth = (values.min(), values.mean(dtype=np.float64), values.max()) if size else ()
+            numbers = [f"{value:,.6g}" for value in worth] or ["-"] * 3
+            rows.append((str(action), f"{size:,}", *numbers, f"{matched.sum(dtype=np.int64):,}"))
+        return rows
 
     # -- Storage ------------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,8 @@ from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Kernel, Update
 from mfec.device import Channel, device_name
-from mfec.memory.buffers import Buffers
+from mfec.html_table import html_table
+from mfec.memory.buffers import SUMMARY, Buffers
 from mfec.memory.compiled import (
     Experience,
     average,
@@ -23,10 +25,16 @@ from mfec.memory.compiled import (
     set_ticks,
     write_rows,
 )
-from mfec.memory.estimates import Entries, Estimates, Evidence, Neighbours, Source
+from mfec.memory.entries import AT_ONCE, Entries, Entry, read_entries, read_in_parts, which_to_keep
+from mfec.memory.estimates import Estimates, Evidence, Neighbours, Source
 from mfec.memory.eviction import EvictionOrder
+from mfec.memory.export import to_dataframe, to_parquet
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
+from mfec.memory.merging import refuse_other_embedding
 from mfec.memory.neighbours import index_bytes_per_entry, make_index
+
+if TYPE_CHECKING:
+    import pandas
 
 FEW_NEIGHBOURS, KERNELS = get_args(FewNeighbours), get_args(Kernel)
 SETTINGS = {"n_actions", "dim", "capacity", "index", "k", "kernel", "recall", "eviction", "update", "few_neighbours"}
@@ -147,8 +155,7 @@ class EpisodicMemory:
 
     def neighbours(self, state: ArrayLike, action: int) -> Neighbours:
         """The nearest entries of one action's buffer, at most k, as they enter the estimate of a new state."""
-        if not 0 <= action < self.n_actions:
-            raise ValueError(f"action must lie in 0..{self.n_actions - 1}, not {action}")
+        self._check_action(action)
         batch, _ = self._check(np.asarray(state)[None], None)
         wanted = np.zeros((1, self.n_actions), np.bool_)
         wanted[0, action] = True
@@ -248,10 +255,116 @@ class EpisodicMemory:
         self._next_entry_id += int(added.sum())
         self._index.put(taken[added], slots[added], batch[added])
 
+    # -- Entries, to look at and to choose from ------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Every entry, buffer by buffer in slot order. Many at once are `entries()`, which is much faster."""
+        for part in read_in_parts(self.buffers, self._index):
+            yield from part
+
+    def entries(self, action: int | None = None) -> Entries:
+        """A copy of all entries of one action, or of all actions, in the order in which iterating yields them."""
+        if action is not None:
+            self._check_action(action)
+        actions, slots = self.buffers.places()
+        own = slice(None) if action is None else actions == action
+        return self._entries(actions[own], slots[own])
+
+    def filter(self, keep: Callable[[Entries], ArrayLike] | ArrayLike) -> int:
+        """Forget all entries but those that are to be kept; returns how many were forgotten.
+
+        keep: for every entry, in the order of `entries()`, whether it is kept, bool (len(memory),). Or a function that
+        says this for some entries, bool (m,); it is called for 65,536 at a time, so it must judge each by itself.
+
+        What is kept stays as it was, with its place in the order of eviction. The index is made anew, and an agent
+        goes on learning from there.
+
+        >>> memory = EpisodicMemory(n_actions=2, dim=1, capacity=10, k=1)
+        >>> memory.write([[0.0], [1.0]], actions=[0, 1], returns=[3.0, 5.0])
+        >>> memory.filter(lambda entries: entries.values > 4.0)
+        1
+        """
+        kept = which_to_keep(self.buffers, self._index, keep)
+        forgotten = len(kept) - int(np.count_nonzero(kept))
+        if forgotten:
+            actions, slots = (places[kept] for places in self.buffers.places())
+            self._index.keep(actions, slots)
+            front = self.buffers.keep(actions, slots)
+            self._table.buckets[:] = 0
+            enter_all(self._table.buckets, self.buffers.keys, *front)
+            self._order.forget()
+        return forgotten
+
+    def clear(self) -> None:
+        """Forget all entries. Entry ids go on, so that none ever means two entries."""
+        self.filter(np.zeros(len(self), np.bool_))
+
+    def merge(self, other: EpisodicMemory, *, keep_origins: bool = False) -> int:
+        """Write the entries of another memory of the same embedding into this one; returns how many were added.
+
+        Of a state and action that both know, the higher value stays (Eq. 1), or the other's under `update="replace"`.
+        Entries are written in the other's order of eviction, the oldest first, and a full buffer gives up entries for
+        them as for any others. Exact matches are counted together.
+
+        keep_origins: whether episode and frame come along. They number what the other's agent played, so they mean
+        something else here unless the two memories are of one run; by default they are unknown, -1.
+        """
+        if not isinstance(other, EpisodicMemory):
+            raise TypeError(f"merge takes an EpisodicMemory, such as agent.memory, not {type(other).__name__}")
+        if other is self:
+            raise ValueError("a memory cannot be merged with itself")
+        if (other.n_actions, other.dim) != (self.n_actions, self.dim):
+            raise ValueError(
+                f"this memory has {self.n_actions} actions and states of {self.dim} numbers, the other "
+                f"{other.n_actions} and {other.dim}"
+            )
+        self._check_embedding_of(other)
+        before = self._next_entry_id
+        for part in read_in_parts(other.buffers, other._index, oldest_first=True):
+            self.write(part.states, part.actions, part.values, part.keys, part.origins if keep_origins else None)
+            slots = self._table.find(part.keys)[np.arange(len(part)), part.actions]
+            there = slots >= 0  # unless the part has more entries than the buffer
+            self.buffers.matched[part.actions[there], slots[there]] += part.matched[there]
+        return self._next_entry_id - before
+
+    def to_dataframe(self, action: int | None = None) -> pandas.DataFrame:
+        """All entries, or those of one action, as a pandas DataFrame in the order of `entries()` (extra `export`).
+
+        Its columns are action, value, episode, frame, matched, entry_id, tick, key (as hexadecimal digits), and state,
+        whose cells are float32 arrays (dim,).
+        """
+        return to_dataframe(self.entries(action))
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write all entries to a Parquet file, with the columns of `to_dataframe` (extra `export`).
+
+        A state is a list of `dim` float32 numbers. The file is written in parts and appears when it is whole.
+        """
+        to_parquet(read_in_parts(self.buffers, self._index), self.dim, path)
+
+    def _check_embedding_of(self, other: EpisodicMemory) -> None:
+        """Raise if states of another memory are not those of this one, as far as both know the same observations."""
+        actions, slots = other.buffers.places()
+        some = slice(None, None, max(1, len(actions) // AT_ONCE))
+        theirs = other._entries(actions[some], slots[some])
+        matches = self._table.find(theirs.keys)
+        rows = np.flatnonzero((matches >= 0).any(axis=1))
+        own = (matches[rows] >= 0).argmax(axis=1)
+        refuse_other_embedding(self._entries(own, matches[rows, own]).states, theirs.states[rows])
+
     # -- Size and storage ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return int(self.buffers.sizes.sum())
+
+    def __repr__(self) -> str:
+        return (
+            f"EpisodicMemory(n_actions={self.n_actions}, dim={self.dim}, capacity={self.capacity}, k={self.k}, "
+            f"index={self.active_index}, entries={len(self)})"
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(SUMMARY, self.buffers.summary(), title=repr(self))
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -361,13 +474,11 @@ class EpisodicMemory:
         return Neighbours(**vars(entries), distances=np.sqrt(squared[: len(found)]))
 
     def _entries(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> Entries:
-        return Entries(
-            states=self._index.rows(actions, slots),
-            values=self.buffers.values[actions, slots],
-            entry_ids=self.buffers.entry_ids[actions, slots],
-            origins=self.buffers.origins[actions, slots],
-            matched=self.buffers.matched[actions, slots],
-        )
+        return read_entries(self.buffers, self._index, actions, slots)
+
+    def _check_action(self, action: int) -> None:
+        if not 0 <= action < self.n_actions:
+            raise ValueError(f"action must lie in 0..{self.n_actions - 1}, not {action}")
 
     def _check(self, states: ArrayLike, identities: Identities | None) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         given = np.asarray(states)

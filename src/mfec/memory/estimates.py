@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.memory.entries import Entries
+
 Source = Literal["exact", "mean", "weighted_mean", "infinity", "zero"]
 
 
@@ -18,17 +20,6 @@ class Estimates:
     states: NDArray[np.float32]  # (n, dim)
     values: NDArray[np.float32]  # (n, n_actions)
     exact: NDArray[np.bool_]  # (n, n_actions)
-
-
-@dataclass(frozen=True)
-class Entries:
-    """Some entries of one action's buffer, or of several."""
-
-    states: NDArray[np.float32]  # (m, dim)
-    values: NDArray[np.float32]  # (m,)
-    entry_ids: NDArray[np.int64]  # (m,)
-    origins: NDArray[np.int32]  # (m, 2): episode and frame that the value comes from, -1 if unknown
-    matched: NDArray[np.int32]  # (m,): how many learning look-ups matched this entry exactly
 
 
 @dataclass(frozen=True)

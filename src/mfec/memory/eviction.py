@@ -35,3 +35,7 @@ class EvictionOrder:
         self.queue[action, : len(oldest), 0] = oldest
         self.queue[action, : len(oldest), 1] = ticks[oldest]
         self.queued[action] = len(oldest)
+
+    def forget(self) -> None:
+        """Drop all queues: entries have changed their places."""
+        self.queued[:] = 0

@@ -16,7 +16,7 @@ from mfec.checkpoint import CheckpointError
 from mfec.device import open_channel
 from mfec.embeddings import RandomProjection
 from mfec.memory import EpisodicMemory
-from mfec.memory.neighbours import make_index
+from mfec.memory.neighbours import cuda, make_index
 from mfec.memory.neighbours.cuda import CudaIndex
 from mfec.memory.neighbours.exact import ExactIndex
 
@@ -244,3 +244,24 @@ def test_two_memories_may_not_hold_their_states_in_each_others_way() -> None:
     other.write([[2.0, 2.0]], [0], [2.0])
     assert one.neighbours([0.0, 0.0], 0).states.tolist() == [[1.0, 1.0]]
     assert other.neighbours([0.0, 0.0], 0).states.tolist() == [[2.0, 2.0]]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_filtered_memory_on_a_device_is_the_filtered_one_of_the_cpu(device: str) -> None:
+    """Of several pages, and moved in several parts."""
+    rng = np.random.default_rng(0)
+    states, actions, returns = rng.standard_normal((20_000, 4)), rng.integers(0, 2, 20_000), rng.standard_normal(20_000)
+    more = rng.standard_normal((3000, 4))
+    queries = rng.standard_normal((20, 4))
+    found = []
+    for index, where in (("exact", "cpu"), ("cuda", device)):
+        memory = EpisodicMemory(2, 4, capacity=9000, k=5, index=index, device=where)
+        memory.write(states, actions, returns)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cuda, "AT_ONCE", 1000)
+            memory.filter(lambda entries: entries.values > 0.0)
+        memory.write(more, actions[:3000], returns[:3000])
+        estimates = memory.estimate(np.concatenate([queries, more[:5], states[:50]]))
+        found.append((memory.sizes.tolist(), estimates.values.tolist(), memory.entries().states.tolist()))
+    assert found[0] == found[1]
+    assert found[0][2]

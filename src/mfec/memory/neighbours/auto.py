@@ -73,6 +73,12 @@ class AutoIndex(IndexInMemory):
         self._cells_for_others, self._tried_for_others = None, False
         self._try_if_due()
 
+    def forget(self) -> None:
+        """Begin again with exact search; the queries that the next trial is on stay."""
+        self._index = ExactIndex(self._shape, self._entry_ids, states=self._states)
+        self._next_trial = FIRST_TRIAL
+        self._cells_for_others, self._tried_for_others = None, False
+
     def finish_reading(self) -> None:
         """Wait for the index that searches."""
         self._searching.finish_reading()

@@ -104,6 +104,12 @@ class CellIndex(IndexInMemory):
                 entries = all_entries(self._sizes)
                 self._fill(*entries, self._rows.cells_of(*entries))
 
+    def forget(self) -> None:
+        """Forget the cells; the queries that they are set by stay."""
+        self._rows = CellRows(*self._states.shape)
+        self._cells = None
+        self._changes = self._made_for = self._scattered = self._misfits = 0
+
     def _is_outdated(self) -> bool:
         """Whether half of the entries have changed, or a sixteenth if many of them fit no cell."""
         drifting = self._misfits > MANY_MISFITS * self._changes

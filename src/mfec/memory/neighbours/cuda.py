@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from mfec.compiling import njit
 from mfec.config import AgentConfig, DeviceName
 from mfec.device import Channel, open_channel
+from mfec.memory.neighbours.codes import all_entries
 from mfec.memory.neighbours.index import Found, NeighbourIndex, Shape
+
+AT_ONCE = 65_536  # states that move at a time
 
 
 class CudaIndex(NeighbourIndex):
@@ -53,6 +56,17 @@ class CudaIndex(NeighbourIndex):
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Keep states in these slots."""
         self._channel.store(actions, slots, states)
+
+    def keep(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Forget all states but those in these slots, which move to the front of their buffers."""
+        sizes = np.bincount(actions, minlength=self.n_actions)
+        front = all_entries(sizes)[1]
+        # A state only moves towards the front, to where all before it have been read already.
+        moving = np.flatnonzero(front != slots)
+        for begin in range(0, len(moving), AT_ONCE):
+            some = moving[begin : begin + AT_ONCE]
+            self.put(actions[some], front[some], self.rows(actions[some], slots[some]))
+        self._channel.shrink(sizes)
 
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
         """The states that are kept in these slots."""

@@ -68,6 +68,10 @@ class ExactIndex(IndexInMemory):
         else:
             _encode(self._states, actions, slots, self._coded)
 
+    def forget(self) -> None:
+        """Make the next code book at once."""
+        self._coded_for = 0
+
     @property
     def _coded(self) -> Coded:
         return Coded(self._codes, self._norms, self._low, self._scale)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mfec.config import AgentConfig, DeviceName
 from mfec.device import Channel
+from mfec.memory.neighbours.codes import all_entries
 
 Shape = tuple[int, int, int]  # actions, capacity of each, numbers in a state
 
@@ -54,6 +55,12 @@ class NeighbourIndex(Protocol):
 
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Keep states, float32 (n, dim), in these slots; if two are for the same slot, the later one stays."""
+
+    def keep(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Forget all states but those in these slots, which move to the front of their buffers.
+
+        actions, slots: one buffer after the other, in slot order.
+        """
 
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
         """The states, float32 (n, dim), that are kept in these slots."""
@@ -128,6 +135,18 @@ class IndexInMemory(NeighbourIndex):
             self._states[actions, slots] = states
             self.take_in(actions, slots)
 
+    def keep(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Forget all states but those in these slots, which move to the front of their buffers and are indexed anew."""
+        self.finish_reading()
+        self.forget()
+        self._sizes[:] = 0
+        sizes = np.bincount(actions, minlength=self.n_actions)
+        ends = np.cumsum(sizes)
+        for action, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True)):
+            self._states[action, :size] = self._states[action, slots[end - size : end]]
+        if len(actions):
+            self.take_in(*all_entries(sizes))
+
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
         """The states that are kept in these slots."""
         return self._states[actions, slots]
@@ -152,6 +171,9 @@ class IndexInMemory(NeighbourIndex):
 
     def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Index the states in these slots, which are new or have replaced others."""
+
+    def forget(self) -> None:
+        """Forget what was made of the states that were taken in, but not the look-ups by which an index is set."""
 
     def find(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
