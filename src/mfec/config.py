@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
+from mfec.schedule import Linear, chance
+
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 # What `truncated="auto"` is beyond Atari and the Labyrinth. Greedy play after 100,000 steps, mean of three seeds: in
 # Taxi -57 with it, -985 with "write", -224 with "skip"; in Acrobot -214, -358, -404; in CartPole no clear difference.
@@ -74,8 +76,9 @@ class AgentConfig(Settings):
     distance, as in Neural Episodic Control by Pritzel et al., 2017)."""
     gamma: float = 1.0
     """Discount rate of returns."""
-    epsilon: float = 0.005
-    """Chance of a random action."""
+    epsilon: float | str = 0.005
+    """Chance of a random action: a number, or linear:START:END:FRAMES (linear:1:0.005:100000), which goes from one
+    number to another over the run's first so many frames."""
     capacity: int = 1_000_000
     """Entries in each action's buffer."""
     embedding: EmbeddingName = "auto"
@@ -121,9 +124,13 @@ class AgentConfig(Settings):
             raise ValueError(f"gamma must lie above 0 and not above 1, not {self.gamma}")
         if not 0.0 < self.recall <= 1.0:
             raise ValueError(f"recall must lie above 0 and not above 1, not {self.recall}")
-        if not 0.0 <= self.epsilon <= 1.0:
-            raise ValueError(f"epsilon must lie between 0 and 1, not {self.epsilon}")
+        epsilon = chance(self.epsilon, "epsilon")
+        object.__setattr__(self, "epsilon", str(epsilon) if isinstance(epsilon, Linear) else epsilon)
         self.resolved_index()
+
+    def epsilon_at(self, frames: int) -> float:
+        """The chance of a random action after so many frames."""
+        return self.epsilon if isinstance(self.epsilon, float) else Linear.parse(self.epsilon)(frames)
 
     def resolved_index(self) -> IndexName:
         """The index that `auto` stands for: that of the device, where it has one."""

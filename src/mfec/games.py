@@ -90,6 +90,12 @@ class GamesInProgress:
             self._begin(np.ones(envs.n, np.bool_), frames)
         self._to_restore = None
 
+    def give_up(self) -> None:
+        """Forget the games in progress; new ones begin with the next `start`, on seeds that none has had."""
+        assert self.envs is not None
+        self.envs.number_games_from(self.begun)
+        self.episodes, self.turn, self.in_flight, self._to_restore = [], 0, {}, None
+
     def step(self, act: Callable[[NDArray[Any]], Decision], frames: int) -> Played | None:
         """The group whose turn it is acts, and the next one's step comes in; None where that one has not acted yet.
 

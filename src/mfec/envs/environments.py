@@ -70,6 +70,9 @@ class Environments(Protocol):
     def games(self) -> NDArray[np.int64] | None:
         """The number of each environment's game, (n,), from 0; None if games cannot be brought back."""
 
+    def number_games_from(self, number: int) -> None:
+        """Let the games that begin next have this number, or the next one that has a seed of its own."""
+
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Begin a new game in the environments of the mask; returns lives, (n,), or UNKNOWN.
 
@@ -238,6 +241,9 @@ class AutoresetEnvironments(Groups):
         self._next_step = env.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP
         self._resetting = np.zeros(self.n, np.bool_)
         self._new_lives = np.full(self.n, UNKNOWN)  # of games that began in the last step
+
+    def number_games_from(self, number: int) -> None:
+        self._resets = number
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         if self._playing:

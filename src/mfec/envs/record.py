@@ -33,6 +33,10 @@ class Record:
         self.actions[env_id] = []
         return self.seed(env_id)
 
+    def number_from(self, number: int) -> None:
+        """Let the next game of each environment have this number, or the next one that has a seed of its own."""
+        self.games[:] = -(-number // self._reseed_every) * self._reseed_every - 1
+
     def history(self) -> dict[str, Any]:
         """The numbers of the games in progress and their actions, as JSON takes them."""
         return {"games": self.games.tolist(), "actions": [list(own) for own in self.actions]}
@@ -122,6 +126,10 @@ class RecordedGroups(Groups):
     def history(self) -> dict[str, Any] | None:
         """What `restore` needs."""
         return self._record.history()
+
+    def number_games_from(self, number: int) -> None:
+        """Let the games that begin next have this number, or the next one that has a seed of its own."""
+        self._record.number_from(number)
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Begin games in the environments of the mask."""

@@ -14,7 +14,7 @@ from mfec.callbacks import (
     Checkpoints,
     EpisodeHistory,
     Evaluations,
-    ProgressLine,
+    ProgressBar,
     Tables,
     TensorBoard,
 )
@@ -77,7 +77,7 @@ def train(
                     Tables(directory),
                     TensorBoard(directory.path),
                     *evaluations,
-                    display or ProgressLine(console),
+                    display or ProgressBar(console),
                     checkpoints,
                     StopWhenAsked(stop),
                 ],

@@ -64,7 +64,7 @@ class Inspection:
         self._env = _renderer(config.env, replace(config.environment, n_envs=1))
         agent = config.kind.load(directory.checkpoint, self._env, config, device=device, playing=True)
         self.agent = cast(MFEC, agent)
-        self._epsilon = self.agent.config.epsilon if epsilon is None else epsilon
+        self._epsilon = self.agent.epsilon if epsilon is None else epsilon
         self._seed = seed
         self._map = MemoryMap(self.agent.memory)
         self._history = History(directory.history)
