@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from mfec.canonical_names import LEVEL_IDS, canonical_name
+from mfec.canonical_names import FUNCTION, LEVEL_IDS, canonical_name
 from mfec.config import EnvConfig
 from mfec.envs.atari import AtariVector, atari_games, make_atari
 from mfec.envs.labyrinth.levels import LEVELS
@@ -92,6 +92,13 @@ def _is_gymnasium_id(name: str) -> bool:
         return True
     if name in gymnasium.registry or ":" in name:
         return True
+    if name.startswith(FUNCTION):
+        function = name.removeprefix(FUNCTION)
+        raise ValueError(
+            f"the environment of this run is the Python function {function}, which only the program that trained it "
+            f"knows: give it from Python, as in mfec.evaluate(directory, env={function}), or put it into a module and "
+            f"train on module:{function}"
+        )
     if name.startswith("ALE/"):
         atari_games()  # ale-py registers its ids on import
         if name in gymnasium.registry:
