@@ -421,8 +421,8 @@ class MFEC:
     def set_env(self, env: AnyEnv | str) -> None:
         """Play in another environment from now on, which must have the same spaces.
 
-        Games in progress are given up, without a trace in the memory, and new ones begin; `MFEC.load(path, env)` is what
-        goes on with them. They are on seeds that the agent has not played yet.
+        Games in progress are given up, without a trace in the memory; `MFEC.load(path, env)` is what goes on with them.
+        New ones begin, on seeds that the agent has not played yet.
 
         >>> agent = MFEC("FrozenLake-v1", capacity=1000, seed=0).learn(1000)
         >>> agent.set_env(gymnasium.make("FrozenLake-v1", is_slippery=False))

@@ -59,7 +59,7 @@ def chance(given: object, name: str) -> float | Linear:
         else:
             known = float(given)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        why = "; a function could not be kept with what it made" if callable(given) else ""
+        why = "; a function could not be saved with the agent" if callable(given) else ""
         raise ValueError(f"{name} must be a number or {FORM} (mfec.Linear), not {given!r}{why}") from None
     for number in (known.start, known.end) if isinstance(known, Linear) else (known,):
         if not 0.0 <= number <= 1.0:

@@ -26,8 +26,8 @@ def evaluate_run(
 ) -> list[Evaluation]:
     """Play whole games with the agent of a run, and with a random policy if asked for.
 
-    `config` is the run's own unless given: it says where to play. `epsilon` is the agent's own unless given, and 0 where `starts` are not sampled.
-    The video is of the first game. `device` need not be the run's.
+    `config` is the run's own unless given: it says where to play. `epsilon` is the agent's own unless given, and 0
+    where `starts` are not sampled. The video is of the first game. `device` need not be the run's.
     """
     _check(episodes, epsilon, video)
     config = config or directory.read_config()

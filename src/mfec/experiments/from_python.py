@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from rich import get_console
 from rich.console import Console
@@ -20,6 +20,7 @@ from mfec.experiments.evaluate import evaluate_agent, evaluate_run
 from mfec.experiments.given import EnvLike, GivenEnv, given_env
 from mfec.experiments.train import train_agent
 from mfec.interface import Agent, Callbacks
+from mfec.recipes import RecipeName
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def train(
     total_frames: int,
     seed: int = RunConfig.seed,
     algorithm: str = RunConfig.algorithm,
-    recipe: str = "paper",
+    recipe: RecipeName = "paper",
     resume: bool = False,
     callback: Callbacks | None = None,
     progress_bar: bool = True,
@@ -140,10 +141,10 @@ def evaluate(
     Args:
         run: a run directory, or an agent.
         episodes: games to play; None stands for 10, or for the thirty of `starts`.
-        env: where to play; None stands for the run's own. It must be given where that was a function of another process,
-            and for an agent without a run directory.
-        epsilon: chance of a random action; None stands for the agent's own, or for 0 where `starts` are not sampled. With
-            0, equal values go to the first action.
+        env: where to play; None stands for the run's own. It must be given where that was a function of another
+            process, and for an agent without a run directory.
+        epsilon: chance of a random action; None stands for the agent's own, or for 0 where `starts` are not sampled.
+            With 0, equal values go to the first action.
         starts: where games begin: `sampled` from the seed; or, in an Atari game, at `all` of its thirty starts, once
             each, or at thirty `unseen` ones.
         video: an .mp4 file for the first game.
@@ -201,10 +202,12 @@ def _played_in(env: EnvLike, config: RunConfig) -> RunConfig:
 
 
 def _config(
-    given: GivenEnv, total_frames: int, seed: int, algorithm_name: str, recipe: str, settings: dict[str, Any]
+    given: GivenEnv, total_frames: int, seed: int, algorithm_name: str, recipe: RecipeName, settings: dict[str, Any]
 ) -> RunConfig:
     """The settings of a run, each where it belongs."""
     kind = algorithm(algorithm_name)
+    if recipe not in get_args(RecipeName):
+        raise ValueError(f"recipe must be one of {', '.join(get_args(RecipeName))}, not {recipe!r}")
     agent = kind.defaults(given.name, recipe)
     places: list[Any] = [agent, kind.environment, EvaluationConfig()]
     names = [field.name for place in places for field in fields(place)]

@@ -23,7 +23,7 @@ from mfec.canonical_names import FUNCTION
 
 AnyEnv = gymnasium.Env[Any, Any]
 EnvLike = str | AnyEnv | Callable[..., AnyEnv]
-"""The name of an environment, an environment that `gymnasium.make` has made, or what returns one: a function, a class."""
+"""The name of an environment, one that `gymnasium.make` has made, or what returns one: a function, a class."""
 
 A_FUNCTION = (
     "give a function that makes the environment instead, such as lambda: Wrapper(gymnasium.make('CartPole-v1'))"
@@ -54,7 +54,7 @@ def given_env(
 ) -> GivenEnv:
     """The words for an environment; a function that other programs cannot import is registered with Gymnasium.
 
-    env_kwargs: for the function, class or `gymnasium.make`. name: under which what is no name is registered in any case.
+    env_kwargs: for the function, class or `gymnasium.make`. name: under which to register what is no name itself.
 
     >>> given_env("FrozenLake-v1", env_kwargs={"is_slippery": False, "map_name": "8x8"}).env_kwargs
     ('is_slippery=false', 'map_name=8x8')
@@ -75,9 +75,7 @@ def given_env(
         found = None if name else import_name(env)
         known = GivenEnv(found or register(env, name))
     else:
-        raise TypeError(
-            f"an environment is a name, a function or class that makes one, or one that is there, not {env!r}"
-        )
+        raise TypeError(f"an environment is a name, a function or class that makes one, or one itself, not {env!r}")
     words = tuple(f"{keyword}={word(value, keyword)}" for keyword, value in (env_kwargs or {}).items())
     around = tuple(map(_wrapper_name, [wrappers] if isinstance(wrappers, str) else wrappers))
     return replace(known, env_kwargs=known.env_kwargs + words, wrappers=known.wrappers + around)
@@ -100,7 +98,7 @@ def import_name(thing: Any) -> str | None:
 
 
 def register(function: Callable[..., AnyEnv], name: str | None = None) -> str:
-    """Make a function known to Gymnasium, and so to all that makes environments by name in this process; its name there.
+    """Make a function known to Gymnasium, and so to whatever makes environments by name in this process; its name.
 
     As in Python, a name stands for the latest function of that name.
     """
@@ -148,7 +146,7 @@ def _of_spec(env: AnyEnv, name: str | None) -> GivenEnv:
     spec = env.spec
     if spec is None:
         raise ValueError(
-            f"this {type(env.unwrapped).__name__} was not made by gymnasium.make, so that others like it could be made; "
+            f"this {type(env.unwrapped).__name__} was not made by gymnasium.make, so no others like it can be made; "
             f"{A_FUNCTION}"
         )
     for wrapper in spec.additional_wrappers:
@@ -184,7 +182,7 @@ def _in_words(spec: EnvSpec, known: EnvSpec) -> GivenEnv:
 
 
 def _with_package(spec: EnvSpec) -> str:
-    """An id with the package to import, which other programs have not imported yet: `minigrid:MiniGrid-Empty-5x5-v0`."""
+    """An id with the package that other programs must import for it: `minigrid:MiniGrid-Empty-5x5-v0`."""
     place = spec.entry_point if isinstance(spec.entry_point, str) else ""
     package = place.partition(":")[0].partition(".")[0]
     return spec.id if package in ("", "gymnasium", "mfec", "ale_py", "vizdoom", "__main__") else f"{package}:{spec.id}"
