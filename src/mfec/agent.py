@@ -356,6 +356,7 @@ class MFEC:
         """
         _refuse_other_changes(changes)
         state, tensors = read_checkpoint(path, kind="agent")
+        _refuse_smaller_capacity(changes, tensors)
         if device_name(device) == "cuda" and state.get("config", {}).get("index") not in ("cuda", "auto"):
             index = index or "cuda"  # the exact index of a GPU, whatever searched on the CPU
         try:
@@ -542,6 +543,14 @@ def _refuse_other_changes(changes: Changes) -> None:
             f"device, index, {', '.join(Changes.__annotations__)}"
         )
     AgentConfig(**changes)  # type: ignore[arg-type]  # senseless ones are no fault of the checkpoint
+
+
+def _refuse_smaller_capacity(changes: Changes, tensors: dict[str, Any]) -> None:
+    sizes = tensors.get("memory", {}).get("sizes", np.zeros(1, np.int64))
+    if "capacity" in changes and changes["capacity"] < sizes.max():
+        raise ValueError(
+            f"capacity must be at least {sizes.max()}, the entries of its fullest buffer, not {changes['capacity']}"
+        )
 
 
 def _with_changes(memory: dict[str, Any], changes: Changes) -> dict[str, Any]:

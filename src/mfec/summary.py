@@ -33,10 +33,9 @@ def agent_html(agent: Agent, name: str, *, env: Any, settings: Any, facts: Mappi
 
 
 def _name_of(env: Any) -> str:
-    """The id of an environment, or else what it is."""
-    bare = getattr(env, "unwrapped", env)
-    spec = getattr(env, "spec", None)
-    name = getattr(spec, "id", None) or getattr(bare, "name", None) or type(bare).__name__
+    """The id of an environment, or else what it is; of several side by side, how many."""
+    one = next(iter(getattr(env, "envs", ())), env)
+    name = getattr(getattr(one, "spec", None), "id", None) or type(getattr(one, "unwrapped", one)).__name__
     n = getattr(env, "num_envs", 1)
     return str(name) if n == 1 else f"{n} x {name}"
 

@@ -173,12 +173,14 @@ def _in_words(spec: EnvSpec, known: EnvSpec) -> GivenEnv:
         known, kwargs={}, max_episode_steps=None, additional_wrappers=()
     ) or any(wrapper.kwargs for wrapper in spec.additional_wrappers):
         raise TypeError("it is another one, or a wrapper has settings")
-    keywords = {own: value for own, value in spec.kwargs.items() if own != "render_mode"}
-    keywords = {own: value for own, value in keywords.items() if own not in known.kwargs or known.kwargs[own] != value}
+    words = {own: word(value, own) for own, value in spec.kwargs.items() if own != "render_mode"}
+    words = {
+        own: text for own, text in words.items() if own not in known.kwargs or word(known.kwargs[own], own) != text
+    }
     if spec.max_episode_steps != known.max_episode_steps:
-        keywords["max_episode_steps"] = -1 if spec.max_episode_steps is None else spec.max_episode_steps
-    words = tuple(f"{own}={word(value, own)}" for own, value in keywords.items())
-    return GivenEnv(_with_package(spec), words, tuple(wrapper.entry_point for wrapper in spec.additional_wrappers))
+        words["max_episode_steps"] = word(-1 if spec.max_episode_steps is None else spec.max_episode_steps, "")
+    keywords = tuple(f"{own}={text}" for own, text in words.items())
+    return GivenEnv(_with_package(spec), keywords, tuple(wrapper.entry_point for wrapper in spec.additional_wrappers))
 
 
 def _with_package(spec: EnvSpec) -> str:
@@ -219,7 +221,7 @@ def _toml(value: Any, name: str) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return f"[{', '.join(_toml(own, name) for own in value)}]"
     if isinstance(value, dict):
