@@ -51,7 +51,7 @@ def test_what_is_no_chance_is_an_error_that_says_what_is(given, why):
 
 
 def test_the_agent_acts_by_it_and_says_what_it_is_now(tmp_path):
-    """At first everything is chance, in the end nothing: only action 0 is ever rewarded, and the first game finds it."""
+    """First everything is chance, in the end nothing: only action 0 is rewarded, and the first game finds it."""
     env = Recorder(Walk(reward=lambda action: float(action == 0), length=1))
     settings = {"k": 1, "capacity": 10_000, "few_neighbours": "zero", "ties": "first", "seed": 0}
     agent = MFEC(env, epsilon=Linear(1.0, 0.0, frames=400), **settings)  # type: ignore[arg-type]

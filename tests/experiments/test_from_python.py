@@ -23,6 +23,7 @@ from ..playing import Walk
 from ..waiting import PATIENCE
 from .stopping import outcome
 
+ROOT = Path(__file__).parents[2]
 LAKE: dict[str, Any] = {"total_frames": 800, "seed": 3, "capacity": 500, "gamma": 0.9}
 
 
@@ -34,7 +35,7 @@ def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """`python ARGUMENTS` in another process and folder."""
     return subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, timeout=PATIENCE, cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(cwd), *filter(None, sys.path)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), str(ROOT)])},
     )  # fmt: skip
 
 
@@ -185,7 +186,7 @@ def test_ctrl_c_saves_and_ends_the_program_unless_it_is_caught(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    with pytest.raises(KeyboardInterrupt, match="stopped, and saved in .*run; resume=True goes on"):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped, and saved in .*run; resume=True goes on"):
         lake(tmp_path / "run", callback=interrupt)
     assert {number: signal.getsignal(number) for number in before} == before
     assert MFEC.load(tmp_path / "run" / "checkpoint").frames == 300

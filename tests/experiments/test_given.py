@@ -168,7 +168,7 @@ def test_a_keyword_is_read_as_what_it_was(value):
 
 def test_a_keyword_that_is_no_text_is_refused_by_name():
     with pytest.raises(
-        TypeError, match="grid of env_kwargs must be a number, a word or a list of them, not .*function"
+        TypeError, match=r"grid of env_kwargs must be a number, a word or a list of them, not .*function"
     ):
         given_env("FrozenLake-v1", env_kwargs={"grid": object()})
 
