@@ -28,7 +28,7 @@ def test_a_schedule_goes_from_one_number_to_another_and_is_written_without_loss(
 @pytest.mark.parametrize(("given", "known"), [
     ("linear:1:0.005:100_000", Linear(1.0, 0.005, 100_000)),
     ("linear:1:.5:1e5", Linear(1.0, 0.5, 100_000)),
-    (Linear(np.float32(1), 0, np.int64(3)), Linear(1.0, 0.0, 3)),  # type: ignore[arg-type]
+    (Linear(np.float32(1), 0, np.int64(3)), Linear(1.0, 0.0, 3)),
     (np.float64(0.25), 0.25), ("0.25", 0.25), (1, 1.0),
 ])  # fmt: skip
 def test_it_may_be_written_in_other_ways(given, known):
@@ -54,7 +54,7 @@ def test_the_agent_acts_by_it_and_says_what_it_is_now(tmp_path):
     """First everything is chance, in the end nothing: only action 0 is rewarded, and the first game finds it."""
     env = Recorder(Walk(reward=lambda action: float(action == 0), length=1))
     settings = {"k": 1, "capacity": 10_000, "few_neighbours": "zero", "ties": "first", "seed": 0}
-    agent = MFEC(env, epsilon=Linear(1.0, 0.0, frames=400), **settings)  # type: ignore[arg-type]
+    agent = MFEC(env, epsilon=Linear(1.0, 0.0, frames=400), **settings)
     assert (agent.epsilon, agent.metrics()["epsilon"], agent.config.epsilon) == (1.0, 1.0, "linear:1:0:400")
     agent.learn(800)
     explored = np.array(env.actions) != 0

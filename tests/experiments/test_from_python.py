@@ -58,7 +58,7 @@ def test_it_is_the_run_of_the_command(tmp_path, capsys):
 
 
 def test_without_a_word_it_goes_where_the_command_goes(elsewhere):
-    lake(None, total_frames=20)  # type: ignore[arg-type]
+    lake(None, total_frames=20)
     assert RunDirectory(elsewhere / "runs" / "FrozenLake-v1").has_checkpoint
 
 
@@ -168,7 +168,7 @@ def test_an_exception_of_a_callback_is_raised_and_loses_nothing(tmp_path, method
 @pytest.mark.parametrize("callback", [
     lambda agent: agent.games < 7,
     [lambda agent: None, lambda agent: agent.games < 7],
-    mfec.callbacks.StopAfterGames(7),  # type: ignore[attr-defined]
+    mfec.callbacks.StopAfterGames(7),
 ], ids=["a function", "functions", "a callback"])  # fmt: skip
 def test_a_callback_ends_a_run_which_can_go_on(tmp_path, callback):
     agent = lake(tmp_path / "run", callback=callback)

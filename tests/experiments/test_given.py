@@ -6,6 +6,7 @@ import tomllib
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -44,6 +45,13 @@ def _registry() -> Iterator[None]:
     gymnasium.registry.update(before)
 
 
+def length_of(name: str, **keywords: Any) -> int:
+    """Of the walk that is made by that name."""
+    made = gymnasium.make(name, **keywords).unwrapped
+    assert isinstance(made, Walk)
+    return made.length
+
+
 # -- Functions --------------------------------------------------------------------------------------------------------
 
 
@@ -52,9 +60,9 @@ def test_a_function_that_nobody_can_import_is_known_to_gymnasium_by_its_name():
         return Walk(length=length)
 
     assert given_env(walk) == GivenEnv("function/walk")
-    assert gymnasium.make("function/walk", length=3).unwrapped.length == 3
+    assert length_of("function/walk", length=3) == 3
     assert given_env(partial(walk, length=5)).name == "function/walk"
-    assert gymnasium.make("function/walk").unwrapped.length == 5
+    assert length_of("function/walk") == 5
     assert given_env(Walk, name="function/mine").name == "function/mine"
     assert isinstance(gymnasium.make("function/mine").unwrapped, Walk)
 
@@ -82,14 +90,14 @@ def test_a_name_is_that_of_the_latest_function_and_another_one_is_a_warning():
         warnings.simplefilter("error")
         for length in (3, 4):  # a cell of a notebook that is run again
             given_env(of(length))
-    assert gymnasium.make("function/walk").unwrapped.length == 4
+    assert length_of("function/walk") == 4
 
     def walk():
         return Walk(length=9)
 
     with pytest.warns(UserWarning, match="function/walk is another function from now on"):
         given_env(walk)
-    assert gymnasium.make("function/walk").unwrapped.length == 9
+    assert length_of("function/walk") == 9
 
 
 def test_what_a_module_has_is_named_after_it(tmp_path, monkeypatch):
