@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from mfec.config import (
     EMBEDDINGS,
     AgentConfig,
     DeviceName,
-    EmbeddingName,
     EpisodeEnd,
     Eviction,
     FewNeighbours,
@@ -30,12 +29,16 @@ from mfec.config import (
     Ties,
     Truncated,
     Update,
+    is_import_name,
 )
 from mfec.device import Channel, device_name
 from mfec.embeddings import (
     Embedding,
     embedding_kind,
+    fingerprint,
+    given_embedding,
     make_embedding,
+    mismatch,
     restore_embedding,
 )
 from mfec.envs import make_env
@@ -64,6 +67,8 @@ class MFEC:
     Args:
         env: a Gymnasium environment or vector environment with `Discrete` actions and `Box` or `Discrete`
             observations, or its name.
+        embedding: a name, or one of your own: a callable or a torch module that makes states (n, dim) of observations
+            (n, ...), an `Embedding`, or `package.module:object`.
         seed: makes the run: environment, exploration, ties and projection. None draws one.
 
     >>> agent = MFEC("FrozenLake-v1", gamma=0.9, capacity=1000, seed=0)
@@ -82,7 +87,7 @@ class MFEC:
         gamma: float = AgentConfig.gamma,
         epsilon: float = AgentConfig.epsilon,
         capacity: int = AgentConfig.capacity,
-        embedding: EmbeddingName | Embedding = AgentConfig.embedding,
+        embedding: str | Embedding | Callable[[Any], Any] = AgentConfig.embedding,
         vae: str = AgentConfig.vae,
         dim: int = AgentConfig.dim,
         index: IndexName = AgentConfig.index,
@@ -96,10 +101,10 @@ class MFEC:
         truncated: Truncated = AgentConfig.truncated,
         seed: int | None = None,
     ) -> None:
-        named: Any = embedding if isinstance(embedding, str) else embedding.name
+        named = embedding if isinstance(embedding, str) else getattr(embedding, "name", "auto")
         self.config = AgentConfig(
             k=k, kernel=kernel, gamma=gamma, epsilon=epsilon, capacity=capacity,
-            embedding=named if named in EMBEDDINGS else "auto", vae=vae, dim=dim,
+            embedding=named if isinstance(embedding, str) or named in EMBEDDINGS else "auto", vae=vae, dim=dim,
             index=index, device=device_name(device), recall=recall, eviction=eviction, update=update,
             few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
         )  # fmt: skip
@@ -120,11 +125,7 @@ class MFEC:
         if env is None:  # `load` fills in what an environment would have told
             return
         self._set_env(make_env(env) if isinstance(env, str) else env)
-        self.embedding = (
-            make_embedding(embedding, self.observation_space, dim, projection, vae)
-            if isinstance(embedding, str)
-            else embedding
-        )
+        self.embedding = make_embedding(embedding, self.observation_space, dim, projection, vae)
         self.memory = EpisodicMemory(
             self.n_actions, self.embedding.dim, capacity=capacity, k=k, kernel=kernel,
             index=self._index(index) or index, device=device,
@@ -293,6 +294,8 @@ class MFEC:
             "embedding": self.embedding.tensors(),
             "episodes": self._in_progress.tensors(self.embedding.dim),
         }
+        if state["embedding"] not in EMBEDDINGS:  # of the user's own, which no checkpoint can hold
+            tensors["fingerprint"] = fingerprint(self.embedding, self.observation_space)
         write_checkpoint(path, kind="agent", state=state, tensors=tensors)
 
     @classmethod
@@ -301,14 +304,15 @@ class MFEC:
         path: str | Path,
         env: AnyEnv | str | None = None,
         *,
-        embedding: Embedding | None = None,
+        embedding: str | Embedding | Callable[[Any], Any] | None = None,
         device: DeviceName | Channel = AgentConfig.device,
         index: IndexName | None = None,
     ) -> MFEC:
         """Read an agent that `save` wrote. With `env` it can go on learning; without, it can play.
 
         The agent may have been saved on another device; `index` takes the place of the one it had. An `embedding` of
-        your own was not saved with it, and must be given.
+        your own was not saved with it, and must be given; it is an error if it makes other states than those that the
+        agent remembers.
         """
         state, tensors = read_checkpoint(path, kind="agent")
         if device_name(device) == "cuda" and state.get("config", {}).get("index") not in ("cuda", "auto"):
@@ -317,9 +321,7 @@ class MFEC:
             saved = {**state["config"], "device": device, "index": index or state["config"]["index"]}
             agent = cls(None, **saved, seed=state["seed"])
             agent.observation_space, agent.action_space = spaces_from(state["spaces"])
-            agent.embedding = embedding or restore_embedding(state["embedding"], tensors["embedding"])
-            if agent.embedding.dim != state["memory"]["dim"]:
-                raise ValueError(f"its states have {state['memory']['dim']} numbers, not {agent.embedding.dim}")
+            agent.embedding = agent._load_embedding(embedding, state, tensors)
             agent.memory = EpisodicMemory.restore(
                 state["memory"], tensors["memory"], device=device, index=agent._index(index)
             )
@@ -418,6 +420,23 @@ class MFEC:
     def _embed(self, observations: NDArray[Any]) -> NDArray[Any]:
         """States of observations; or the observations in rows, where the memory makes states of them itself."""
         return observations.reshape(len(observations), -1) if self._memory_embeds else self.states(observations)
+
+    def _load_embedding(self, given: Any, state: dict[str, Any], tensors: dict[str, Any]) -> Embedding:
+        """The embedding of a checkpoint, or the given one, if it is the same."""
+        kind, own, dim = state["embedding"], tensors["embedding"], state["memory"]["dim"]
+        if given is None and is_import_name(self.config.embedding):  # what it names is not run without being asked for
+            raise ValueError(f"its embedding is your own: `load` needs embedding={self.config.embedding!r}")
+        embedding = (
+            restore_embedding(kind, own) if given is None else given_embedding(given, own, self.observation_space)
+        )
+        if embedding.dim != dim:
+            raise ValueError(f"its states have {dim} numbers, not {embedding.dim}")
+        kept = tensors.get("fingerprint")
+        if given is not None and kind in EMBEDDINGS:
+            kept = fingerprint(restore_embedding(kind, own), self.observation_space)
+        if kept is not None and (difference := mismatch(embedding, kept)):
+            raise ValueError(f"{embedding.name} is not the embedding that it was saved with ({kind}): {difference}")
+        return embedding
 
     def _index(self, index: IndexName | None) -> IndexName | None:
         """The index that is asked for, unless the states have no neighbours to find."""
