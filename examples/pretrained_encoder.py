@@ -58,7 +58,7 @@ class FrozenNetwork(nn.Module):
 
 
 class EfficientNetLite0(FrozenNetwork):
-    """EfficientNet-Lite0 up to its stage of stride 8: 160 numbers. The last stages know dogs from cats, but not where."""
+    """EfficientNet-Lite0 up to its stage of stride 8: 160 numbers. Later stages tell dogs from cats, not where."""
 
     def __init__(self) -> None:
         super().__init__(lite0_layers(size=112), size=112)

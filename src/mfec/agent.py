@@ -321,7 +321,7 @@ class MFEC:
             saved = {**state["config"], "device": device, "index": index or state["config"]["index"]}
             agent = cls(None, **saved, seed=state["seed"])
             agent.observation_space, agent.action_space = spaces_from(state["spaces"])
-            agent.embedding = agent._load_embedding(embedding, state, tensors)
+            agent.embedding = agent._load_embedding(embedding, state, tensors, path)
             agent.memory = EpisodicMemory.restore(
                 state["memory"], tensors["memory"], device=device, index=agent._index(index)
             )
@@ -421,21 +421,27 @@ class MFEC:
         """States of observations; or the observations in rows, where the memory makes states of them itself."""
         return observations.reshape(len(observations), -1) if self._memory_embeds else self.states(observations)
 
-    def _load_embedding(self, given: Any, state: dict[str, Any], tensors: dict[str, Any]) -> Embedding:
+    def _load_embedding(self, given: Any, state: dict[str, Any], tensors: dict[str, Any], path: Any) -> Embedding:
         """The embedding of a checkpoint, or the given one, if it is the same."""
-        kind, own, dim = state["embedding"], tensors["embedding"], state["memory"]["dim"]
-        if given is None and is_import_name(self.config.embedding):  # what it names is not run without being asked for
-            raise ValueError(f"its embedding is your own: `load` needs embedding={self.config.embedding!r}")
-        embedding = (
-            restore_embedding(kind, own) if given is None else given_embedding(given, own, self.observation_space)
-        )
-        if embedding.dim != dim:
-            raise ValueError(f"its states have {dim} numbers, not {embedding.dim}")
-        kept = tensors.get("fingerprint")
-        if given is not None and kind in EMBEDDINGS:
-            kept = fingerprint(restore_embedding(kind, own), self.observation_space)
-        if kept is not None and (difference := mismatch(embedding, kept)):
-            raise ValueError(f"{embedding.name} is not the embedding that it was saved with ({kind}): {difference}")
+        kind, own, space = state["embedding"], tensors["embedding"], self.observation_space
+        if given is not None:
+            embedding = given_embedding(given, own, space)
+        elif is_import_name(self.config.embedding):  # what it names is not imported without being asked for
+            raise CheckpointError(
+                f"{path} has an embedding of your own; `load` needs {self.config.embedding!r} as well"
+            )
+        else:
+            embedding = restore_embedding(kind, own)
+        if embedding.dim != state["memory"]["dim"]:
+            difference = f"its states have {state['memory']['dim']} numbers, not {embedding.dim}"
+        elif "fingerprint" in tensors:
+            difference = mismatch(embedding, tensors["fingerprint"])
+        elif given is not None and kind in EMBEDDINGS:
+            difference = mismatch(embedding, fingerprint(restore_embedding(kind, own), space))
+        else:
+            difference = ""
+        if difference:
+            raise CheckpointError(f"{path} was saved with another embedding than {embedding.name}: {difference}")
         return embedding
 
     def _index(self, index: IndexName | None) -> IndexName | None:

@@ -94,7 +94,7 @@ def resolve_embedding(name: str, space: Space, dim: int, vae: str = "") -> tuple
     named = _named(name)
     if isinstance(named, type) and hasattr(named, "dim_for"):
         return name, int(named.dim_for(space, dim=dim, vae=vae))
-    return name, as_embedding(named, space).dim
+    return name, as_embedding(named, space, name=_short(name)).dim
 
 
 def make_embedding(embedding: Any, space: Space, dim: int, seed: np.random.SeedSequence, vae: str = "") -> Embedding:
@@ -102,12 +102,14 @@ def make_embedding(embedding: Any, space: Space, dim: int, seed: np.random.SeedS
 
     dim: the numbers in a projection.
     """
+    name = ""
     if isinstance(embedding, str):
-        embedding = _named(resolve_embedding(embedding, space, dim, vae)[0])
+        name, _ = resolve_embedding(embedding, space, dim, vae)
+        embedding = _named(name)
     if isinstance(embedding, type) and hasattr(embedding, "make"):
         made: Embedding = embedding.make(space, dim=dim, seed=seed, vae=vae)
         return made
-    return as_embedding(embedding, space)
+    return as_embedding(embedding, space, name=_short(name))
 
 
 def embedding_kind(embedding: Embedding) -> str:
@@ -131,12 +133,12 @@ def restore_embedding(kind: str, tensors: dict[str, NDArray[Any]]) -> Embedding:
 
 def given_embedding(given: Any, tensors: dict[str, NDArray[Any]], space: Space) -> Embedding:
     """The embedding that a user gives with a checkpoint: an object, a name, or a class that takes these tensors."""
-    if isinstance(given, str):
-        given = _named(given)
+    name = given if isinstance(given, str) else ""
+    given = _named(given) if name else given
     if isinstance(given, type) and hasattr(given, "restore"):
         restored: Embedding = given.restore(tensors)
         return restored
-    return as_embedding(given, space)
+    return as_embedding(given, space, name=_short(name))
 
 
 def _named(name: str) -> Any:
@@ -146,3 +148,7 @@ def _named(name: str) -> Any:
     if name not in EMBEDDINGS:
         raise unknown_embedding(name)
     return pkgutil.resolve_name(EMBEDDINGS[name])
+
+
+def _short(name: str) -> str:
+    return name.rpartition(":")[2]

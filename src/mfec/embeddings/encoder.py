@@ -37,6 +37,7 @@ class Encoder:
     Args:
         encode: the callable or module.
         space: of the observations; a few of that space show how many numbers a state has.
+        name: what figures and messages call it; by default that of the function or class.
 
     >>> Encoder(lambda o: o.reshape(len(o), -1) / 255, spaces.Box(0, 255, (4, 4), np.uint8)).dim
     16
@@ -44,11 +45,13 @@ class Encoder:
 
     has_neighbours = True
 
-    def __init__(self, encode: Callable[[Any], Any], space: spaces.Box | spaces.Discrete[Any]) -> None:
+    def __init__(
+        self, encode: Callable[[Any], Any], space: spaces.Box | spaces.Discrete[Any], *, name: str = ""
+    ) -> None:
         self.encode = encode
         named = encode.func if isinstance(encode, partial) else encode
         named = named if hasattr(named, "__qualname__") else type(named)
-        self.name = named.__qualname__.rpartition(".")[2]
+        self.name = name or named.__qualname__.rpartition(".")[2]
         self.source = f"{named.__module__}.{named.__qualname__}"  # what a checkpoint calls it
         self._is_module = _is_torch_module(encode)
         self.dim = 0  # any
@@ -60,15 +63,19 @@ class Encoder:
         if hasattr(result, "detach"):  # a callable may return a tensor, too
             result = result.detach().float().cpu().numpy()
         try:
-            states = np.ascontiguousarray(result, np.float32)
-        except (TypeError, ValueError):
-            kind = type(result).__name__
-            raise EmbeddingError(f"{self.name} must return one array or tensor of numbers, not a {kind}") from None
+            numbers = np.asarray(result)
+        except (TypeError, ValueError):  # a tuple of arrays of several shapes
+            numbers = np.array(None)
+        if numbers.dtype.kind not in "biuf":
+            what = "None" if result is None else f"a {type(result).__name__}"
+            raise EmbeddingError(f"{self.name} must return an array or a tensor of numbers, not {what}")
+        with np.errstate(over="ignore"):  # what is too large is not finite, which is looked at below
+            states = np.ascontiguousarray(numbers, np.float32)
         n = len(observations)
-        if not states.ndim or len(states) != n or not states.size:
+        if not numbers.ndim or len(states) != n or not states.size:
             raise EmbeddingError(
                 f"{self.name} must return a row of numbers for each of {n} observations, and returned the shape "
-                f"{states.shape}"
+                f"{numbers.shape}"
             )
         states = states.reshape(n, -1)
         if self.dim and states.shape[1] != self.dim:
@@ -126,7 +133,7 @@ class Encoder:
         return states.shape[1]
 
 
-def as_embedding(given: Any, space: spaces.Box | spaces.Discrete[Any]) -> Embedding:
+def as_embedding(given: Any, space: spaces.Box | spaces.Discrete[Any], *, name: str = "") -> Embedding:
     """The embedding that an object of the user's is, or that a callable makes of observations of that space."""
     if isinstance(given, type):
         given = instance_of(given)
@@ -134,7 +141,7 @@ def as_embedding(given: Any, space: spaces.Box | spaces.Discrete[Any]) -> Embedd
         raise TypeError(f"{WHAT_FITS}; not {given!r}")
     if all(hasattr(given, name) for name in ("name", "dim", "tensors")):
         return given  # type: ignore[no-any-return]
-    return Encoder(given, space)
+    return Encoder(given, space, name=name)
 
 
 def instance_of(kind: type) -> Any:
