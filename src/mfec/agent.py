@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -21,7 +21,6 @@ from mfec.config import (
     EMBEDDINGS,
     AgentConfig,
     DeviceName,
-    EmbeddingName,
     EpisodeEnd,
     Eviction,
     FewNeighbours,
@@ -30,12 +29,16 @@ from mfec.config import (
     Ties,
     Truncated,
     Update,
+    is_import_name,
 )
 from mfec.device import Channel, device_name
 from mfec.embeddings import (
     Embedding,
     embedding_kind,
+    fingerprint,
+    given_embedding,
     make_embedding,
+    mismatch,
     restore_embedding,
 )
 from mfec.envs import make_env
@@ -86,6 +89,8 @@ class MFEC:
             observations, or its name.
         epsilon: the chance of a random action: a number, or `Linear(1.0, 0.005, frames=100_000)`, which is over after
             so many frames; `agent.epsilon` is the chance at present.
+        embedding: a name, or one of your own: a callable or a torch module that makes states (n, dim) of observations
+            (n, ...), an `Embedding`, or `package.module:object`.
         seed: makes the run: environment, exploration, ties and projection. None draws one.
 
     >>> agent = MFEC("FrozenLake-v1", gamma=0.9, capacity=1000, seed=0)
@@ -104,7 +109,7 @@ class MFEC:
         gamma: float = AgentConfig.gamma,
         epsilon: float | str | Linear = AgentConfig.epsilon,
         capacity: int = AgentConfig.capacity,
-        embedding: EmbeddingName | Embedding = AgentConfig.embedding,
+        embedding: str | Embedding | Callable[[Any], Any] = AgentConfig.embedding,
         vae: str = AgentConfig.vae,
         dim: int = AgentConfig.dim,
         index: IndexName = AgentConfig.index,
@@ -118,11 +123,11 @@ class MFEC:
         truncated: Truncated = AgentConfig.truncated,
         seed: int | None = None,
     ) -> None:
-        named: Any = embedding if isinstance(embedding, str) else embedding.name
+        named = embedding if isinstance(embedding, str) else getattr(embedding, "name", "auto")
         self.config = AgentConfig(
             k=k, kernel=kernel, gamma=gamma, epsilon=str(epsilon) if isinstance(epsilon, Linear) else epsilon,
             capacity=capacity,
-            embedding=named if named in EMBEDDINGS else "auto", vae=vae, dim=dim,
+            embedding=named if isinstance(embedding, str) or named in EMBEDDINGS else "auto", vae=vae, dim=dim,
             index=index, device=device_name(device), recall=recall, eviction=eviction, update=update,
             few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
         )  # fmt: skip
@@ -145,11 +150,7 @@ class MFEC:
         if env is None:  # `load` fills in what an environment would have told
             return
         self._play_in(env)
-        self.embedding = (
-            make_embedding(embedding, self.observation_space, dim, projection, vae)
-            if isinstance(embedding, str)
-            else embedding
-        )
+        self.embedding = make_embedding(embedding, self.observation_space, dim, projection, vae)
         self.memory = EpisodicMemory(
             self.n_actions, self.embedding.dim, capacity=capacity, k=k, kernel=kernel,
             index=self._index(index) or index, device=device,
@@ -327,6 +328,8 @@ class MFEC:
             "embedding": self.embedding.tensors(),
             "episodes": self._in_progress.tensors(self.embedding.dim),
         }
+        if state["embedding"] not in EMBEDDINGS:  # of the user's own, which no checkpoint can hold
+            tensors["fingerprint"] = fingerprint(self.embedding, self.observation_space)
         write_checkpoint(path, kind="agent", state=state, tensors=tensors)
 
     @classmethod
@@ -335,7 +338,7 @@ class MFEC:
         path: str | Path,
         env: AnyEnv | str | None = None,
         *,
-        embedding: Embedding | None = None,
+        embedding: str | Embedding | Callable[[Any], Any] | None = None,
         device: DeviceName | Channel = AgentConfig.device,
         index: IndexName | None = None,
         **changes: Unpack[Changes],
@@ -343,9 +346,10 @@ class MFEC:
         """Read an agent that `save` wrote. With `env` it can go on learning; without, it can play.
 
         The agent may have been saved on another device; `index` takes the place of the one it had. An `embedding` of
-        your own was not saved with it, and must be given. Settings that can change without what is remembered losing
-        its meaning may be others from here on (see `Changes`), and are saved with the agent: values that are there
-        already stay as they are, also those of another `gamma` or `update`.
+        your own was not saved with it, and must be given; it is an error if it makes other states than those that the
+        agent remembers. Settings that can change without what is remembered losing its meaning may be others from here
+        on (see `Changes`), and are saved with the agent: values that are there already stay as they are, also those of
+        another `gamma` or `update`.
 
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
@@ -363,9 +367,7 @@ class MFEC:
             saved = {**state["config"], "device": device, "index": index or state["config"]["index"]}
             agent = cls(None, **{**saved, **changes}, seed=state["seed"])
             agent.observation_space, agent.action_space = spaces_from(state["spaces"])
-            agent.embedding = embedding or restore_embedding(state["embedding"], tensors["embedding"])
-            if agent.embedding.dim != state["memory"]["dim"]:
-                raise ValueError(f"its states have {state['memory']['dim']} numbers, not {agent.embedding.dim}")
+            agent.embedding = agent._load_embedding(embedding, state, tensors, path)
             agent.memory = EpisodicMemory.restore(
                 _with_changes(state["memory"], changes), tensors["memory"], device=device, index=agent._index(index)
             )
@@ -493,6 +495,29 @@ class MFEC:
     def _embed(self, observations: NDArray[Any]) -> NDArray[Any]:
         """States of observations; or the observations in rows, where the memory makes states of them itself."""
         return observations.reshape(len(observations), -1) if self._memory_embeds else self.states(observations)
+
+    def _load_embedding(self, given: Any, state: dict[str, Any], tensors: dict[str, Any], path: Any) -> Embedding:
+        """The embedding of a checkpoint, or the given one, if it is the same."""
+        kind, own, space = state["embedding"], tensors["embedding"], self.observation_space
+        if given is not None:
+            embedding = given_embedding(given, own, space)
+        elif is_import_name(self.config.embedding):  # what it names is not imported without being asked for
+            raise CheckpointError(
+                f"{path} has an embedding of your own; `load` needs {self.config.embedding!r} as well"
+            )
+        else:
+            embedding = restore_embedding(kind, own)
+        if embedding.dim != state["memory"]["dim"]:
+            difference = f"its states have {state['memory']['dim']} numbers, not {embedding.dim}"
+        elif "fingerprint" in tensors:
+            difference = mismatch(embedding, tensors["fingerprint"])
+        elif given is not None and kind in EMBEDDINGS:
+            difference = mismatch(embedding, fingerprint(restore_embedding(kind, own), space))
+        else:
+            difference = ""
+        if difference:
+            raise CheckpointError(f"{path} was saved with another embedding than {embedding.name}: {difference}")
+        return embedding
 
     def _index(self, index: IndexName | None) -> IndexName | None:
         """The index that is asked for, unless the states have no neighbours to find."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
@@ -22,7 +24,7 @@ EMBEDDINGS = {
     "identity": "mfec.embeddings.identity:Identity",
     "table": "mfec.embeddings.identity:Table",
 }
-"""What `embedding` can name beside `auto`, and where it is. A line here adds one."""
+"""What `embedding` can name beside `auto` and `package.module:object`, and where it is. A line here adds one."""
 INDEXES = {
     "exact": "mfec.memory.neighbours.exact:ExactIndex",
     "cells": "mfec.memory.neighbours.cells:CellIndex",
@@ -33,10 +35,8 @@ INDEXES = {
 """What `index` can name, and where it is. A line here adds one."""
 
 if TYPE_CHECKING:
-    EmbeddingName = str
     IndexName = str
 else:
-    EmbeddingName = Literal[("auto", *EMBEDDINGS)]
     IndexName = Literal[tuple(INDEXES)]
 DeviceName = Literal["cpu", "cuda"]
 Kernel = Literal["mean", "inverse"]
@@ -81,10 +81,11 @@ class AgentConfig(Settings):
     number to another over the run's first so many frames."""
     capacity: int = 1_000_000
     """Entries in each action's buffer."""
-    embedding: EmbeddingName = "auto"
-    """From observation to state: random_projection, vae, identity (the numbers as they are) or table (Discrete
-    observations without neighbours). auto is vae where --vae names an encoder, table where observations are Discrete;
-    else it projects observations of more than --dim numbers and takes others as they are."""
+    embedding: str = "auto"
+    """From observation to state: random_projection, vae, identity (the numbers as they are), table (Discrete
+    observations without neighbours), or one of your own, package.module:object. auto is vae where --vae names an
+    encoder, table where observations are Discrete; else it projects observations of more than --dim numbers and takes
+    others as they are."""
     vae: str = ""
     """Encoder of --embedding vae: a directory that `mfec vae train` wrote, or the name of one that ships (qbert, ...);
     {env} stands for the environment. Without one, a run first plays at random and trains its own (--vae-frames,
@@ -118,6 +119,8 @@ class AgentConfig(Settings):
         super().__post_init__()
         if self.k < 1 or self.capacity < 1 or self.dim < 1:
             raise ValueError("k, capacity and dim must be at least 1")
+        if self.embedding not in ("auto", *EMBEDDINGS) and not is_import_name(self.embedding):
+            raise unknown_embedding(self.embedding)
         if self.vae and self.embedding not in ("auto", "vae"):
             raise ValueError(f"an encoder ({self.vae!r}) is for the embedding vae, not for {self.embedding}")
         if not 0.0 < self.gamma <= 1.0:
@@ -244,6 +247,23 @@ def check_types(config: Any) -> None:
 @cache
 def _hints(config: type[object]) -> dict[str, Any]:
     return get_type_hints(config)
+
+
+def is_import_name(name: object) -> bool:
+    """Whether a name says where an object of the user's is: `package.module:object`.
+
+    >>> is_import_name("encoders:Resnet"), is_import_name("vae")
+    (True, False)
+    """
+    return isinstance(name, str) and bool(re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", name))
+
+
+def unknown_embedding(name: object) -> ValueError:
+    """The error for a name that is none of an embedding's."""
+    near = difflib.get_close_matches(str(name), ["auto", *EMBEDDINGS], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    there = ", ".join(["auto", *EMBEDDINGS])
+    return ValueError(f"unknown embedding {name!r}{hint} there are {there}, and your own: package.module:object")
 
 
 def check_frames_limit(gigabytes: float) -> None:

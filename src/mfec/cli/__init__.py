@@ -65,6 +65,8 @@ def command_for(given: Sequence[str]) -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if os.getcwd() not in sys.path:  # what lies beside the user can be named; last, so that it hides no package
+        sys.path.append(os.getcwd())
     try:
         command = tyro.cli(
             command_for(given),
