@@ -42,8 +42,10 @@ from mfec.embeddings import (
     restore_embedding,
 )
 from mfec.envs import make_env
+from mfec.envs.crashes import EnvironmentCrash
 from mfec.envs.environments import make_environments
-from mfec.envs.spaces import describe_spaces, fits, in_space, misfit, spaces_from
+from mfec.envs.flattening import Actions, Observations
+from mfec.envs.spaces import describe_spaces, fits, misfit, spaces_from
 from mfec.episode import Episode
 from mfec.explanation import Explanation
 from mfec.games import LARGEST, BadEnvironmentData, Decision, GamesInProgress, Played
@@ -54,7 +56,7 @@ from mfec.progress import ProgressBar
 from mfec.schedule import Linear
 from mfec.summary import agent_html
 
-__all__ = ["MFEC", "BadEnvironmentData"]
+__all__ = ["MFEC", "BadEnvironmentData", "EnvironmentCrash"]
 
 AnyEnv = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
 SETTINGS = {field.name for field in fields(AgentConfig)} - {"embedding"}
@@ -85,8 +87,8 @@ class MFEC:
     every setting. They are fixed when the agent is made, and can be read as `agent.k`.
 
     Args:
-        env: a Gymnasium environment or vector environment with `Discrete` actions and `Box` or `Discrete`
-            observations, or its name.
+        env: a Gymnasium environment or vector environment, or its name. Observations that are no `Box` or `Discrete`
+            are flattened, `MultiDiscrete` and `MultiBinary` actions numbered (`mfec.envs.flattening`).
         epsilon: the chance of a random action: a number, or `Linear(1.0, 0.005, frames=100_000)`, which is over after
             so many frames; `agent.epsilon` is the chance at present.
         embedding: a name, or one of your own: a callable or a torch module that makes states (n, dim) of observations
@@ -174,7 +176,7 @@ class MFEC:
             warnings.warn(f"the agent has already seen {self.frames} of {total_frames} frames", stacklevel=2)
         callbacks = CallbackList.of(callback, *([ProgressBar()] if progress_bar else []))
         games = self._in_progress
-        with callbacks.around(self, total_frames, whole_after=(BadEnvironmentData,)):
+        with callbacks.around(self, total_frames, whole_after=(BadEnvironmentData, EnvironmentCrash)):
             self._tell(callbacks)  # what the callbacks of an earlier call left untold
             while self.frames < total_frames:
                 games.start(self.frames)  # at first, and where a callback has set another environment
@@ -275,13 +277,13 @@ class MFEC:
     ) -> tuple[NDArray[np.int64], None]:
         """The action for one observation or a batch of them, as in Stable-Baselines3. The memory stays as it is.
 
+        Observations are the environment's own, and so are the actions; a batch of a `Dict` is a dict of arrays.
         `deterministic` takes the action of highest value, the first among equals; otherwise `epsilon` (by default
         the agent's own) of the actions are random, and ties too, from `rng` (by default the agent's own), or from one
         for each observation.
         """
-        shape = self.observation_space.shape
-        single = np.shape(observation) == shape
-        batch = self._batch(np.asarray(observation)[None] if single else observation)
+        single = self._seeing.is_one(observation)
+        batch = self._batch(self._seeing.one(observation) if single else self._seeing.batch(observation))
         values = self.memory.estimate(self._embed(batch), array_keys(batch), mark_used=False).values
         if deterministic:
             actions = values.argmax(axis=1)
@@ -291,15 +293,15 @@ class MFEC:
             rows = [values] if len(dice) == 1 else values[:, None]
             chosen = [self.choose(row, chance, own, own)[0] for row, own in zip(rows, dice, strict=True)]
             actions = np.concatenate(chosen)
-        actions = actions + int(self.action_space.start)
-        return (actions[0] if single else actions), None
+        own = self._acting.own(actions)
+        return (own[0] if single else own), None
 
-    def explain(self, observation: NDArray[Any] | int) -> Explanation:
-        """What every action is worth in one observation, and the very memories that say so. They stay as they are.
+    def explain(self, observation: Any) -> Explanation:
+        """What every action is worth in one observation of the environment's, and the very memories that say so.
 
-        The values are those of `memory.estimate`. It prints as a table.
+        They stay as they are. The values are those of `memory.estimate`. It prints as a table.
         """
-        batch = self._batch(np.asarray(observation)[None])
+        batch = self._batch(self._seeing.one(observation))
         evidence = self.memory.evidence(self._embed(batch), array_keys(batch))
         return Explanation(tuple(evidence), int(self.action_space.start))
 
@@ -317,7 +319,7 @@ class MFEC:
             "untold": [asdict(game) for game in self._untold],
             "embedding": embedding_kind(self.embedding),
             "memory": self.memory.settings(),
-            "spaces": describe_spaces(self.observation_space, self.action_space),
+            "spaces": describe_spaces(self._seeing.own_space, self._acting.own_space),
             "exploration": self._exploration.bit_generator.state,
             "ties": self._ties.bit_generator.state,
             "playing": self._playing.bit_generator.state,
@@ -366,7 +368,8 @@ class MFEC:
         try:
             saved = {**state["config"], "device": device, "index": index or state["config"]["index"]}
             agent = cls(None, **{**saved, **changes}, seed=state["seed"])
-            agent.observation_space, agent.action_space = spaces_from(state["spaces"])
+            observed, acted = spaces_from(state["spaces"])
+            agent._set_spaces(Observations(observed), Actions(acted))
             agent.embedding = agent._load_embedding(embedding, state, tensors, path)
             agent.memory = EpisodicMemory.restore(
                 _with_changes(state["memory"], changes), tensors["memory"], device=device, index=agent._index(index)
@@ -533,17 +536,20 @@ class MFEC:
         made = make_env(env) if isinstance(env, str) else env
         envs = make_environments(made, self._env_seed)
         if hasattr(self, "observation_space"):
-            ours = describe_spaces(self.observation_space, self.action_space)
-            theirs = describe_spaces(envs.observation_space, envs.action_space)
+            ours = describe_spaces(self._seeing.own_space, self._acting.own_space)
+            theirs = describe_spaces(envs.seeing.own_space, envs.acting.own_space)
             if ours != theirs:
                 raise ValueError(f"the agent was trained on {ours}, this environment has {theirs}")
-        self.observation_space, self.action_space = envs.observation_space, envs.action_space
+        self._set_spaces(envs.seeing, envs.acting)
         self.env, self._in_progress.envs = made, envs
         self._truncated = self.config.resolved_truncated(envs.facts.published)
 
-    def _batch(self, observations: NDArray[Any] | int) -> NDArray[Any]:
+    def _set_spaces(self, seeing: Observations, acting: Actions) -> None:
+        self._seeing, self._acting = seeing, acting
+        self.observation_space, self.action_space = seeing.space, acting.space
+
+    def _batch(self, batch: NDArray[Any]) -> NDArray[Any]:
         """Observations (n, ...) as learning sees them; an error where they are none of the environment's."""
-        batch = in_space(observations, self.observation_space)
         if batch.shape[1:] != self.observation_space.shape or not batch.ndim:
             raise ValueError(f"an observation has the shape {self.observation_space.shape} here, not {batch.shape}")
         if not fits(batch, self.observation_space):

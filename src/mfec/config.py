@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 import re
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
@@ -16,6 +17,7 @@ CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 # Taxi -57 with it, -985 with "write", -224 with "skip"; in Acrobot -214, -358, -404; in CartPole no clear difference.
 TRUNCATED_ELSEWHERE: Literal["write", "bootstrap", "skip"] = "bootstrap"
 OWN_VAE = "vae"  # in a run directory: the VAE that the run has trained
+UNSAID: dict[str, Any] = {"env_kwargs": [], "wrappers": []}  # in files from before there were such settings
 FRAMES_LIMIT_GB = 1.0  # of frames that a run keeps, if it keeps any
 
 EMBEDDINGS = {
@@ -162,9 +164,21 @@ class EnvConfig:
     """Atari: chance, in each frame, that the last action is repeated."""
     max_frames: int = 108_000
     """Atari: frames after which a game is cut off (half an hour of play)."""
+    env_kwargs: tuple[str, ...] = ()
+    """Keywords for the environment: is_slippery=false size=8. Values are read as TOML where they are; others are
+    words."""
+    wrappers: tuple[str, ...] = ()
+    """Wrappers around each environment, from the inside out: package.module:Wrapper, or a function that takes an
+    environment and returns one."""
 
     def __post_init__(self) -> None:
         check_types(self)
+        for name in ("env_kwargs", "wrappers"):
+            object.__setattr__(self, name, _words(name, getattr(self, name)))
+        for wrapper in self.wrappers:
+            if not all(wrapper.partition(":")):
+                raise ValueError(f"a wrapper is named package.module:Wrapper, not {wrapper!r}")
+        self.keywords()
         if self.n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {self.n_envs}")
         if self.frame_stack < 1:
@@ -173,6 +187,32 @@ class EnvConfig:
             raise ValueError(f"sticky_actions must be a probability below 1, not {self.sticky_actions}")
         if self.max_frames < 4:
             raise ValueError(f"max_frames must be at least 4, not {self.max_frames}")
+
+    def keywords(self) -> dict[str, Any]:
+        """`env_kwargs` as Python has them.
+
+        >>> EnvConfig(env_kwargs=("is_slippery=false", "map_name=8x8", "success_rate=0.9")).keywords()
+        {'is_slippery': False, 'map_name': '8x8', 'success_rate': 0.9}
+        """
+        keywords: dict[str, Any] = {}
+        for given in self.env_kwargs:
+            name, equals, value = given.partition("=")
+            name = name.strip()
+            if not equals or not name.isidentifier():
+                raise ValueError(f"a keyword of env_kwargs is name=value, for example size=8, not {given!r}")
+            if name in keywords:
+                raise ValueError(f"env_kwargs has {name} twice")
+            keywords[name] = _value(value.strip())
+        return keywords
+
+    def of_atari(self) -> dict[str, Any]:
+        """The settings that Atari games alone have."""
+        return {name: getattr(self, name) for name in ("frame_stack", "sticky_actions", "max_frames")}
+
+    def made_with(self) -> dict[str, Any]:
+        """What makes each of the environments, as JSON takes it."""
+        settings = {name: list(own) if isinstance(own, tuple) else own for name, own in vars(self).items()}
+        return {name: own for name, own in settings.items() if name != "n_envs"}
 
 
 @dataclass(frozen=True)
@@ -242,6 +282,28 @@ def check_types(config: Any) -> None:
                 kind = "whole number" if hint is int else "number"
                 raise ValueError(f"{name} must be a {kind}, not {value!r}") from None
             object.__setattr__(config, name, number)
+
+
+def _words(name: str, given: Any) -> tuple[str, ...]:
+    """Several words, of which TOML makes a list."""
+    if isinstance(given, str) or not all(isinstance(word, str) for word in given):
+        raise ValueError(f"{name} must be a list of words, not {given!r}")
+    return tuple(given)
+
+
+# TOML has no None, and Python's other two would be words, which are true.
+PYTHONS = {"True": True, "False": False, "None": None}
+
+
+def _value(text: str) -> Any:
+    """A value as TOML reads it, or Python's words for true, false and none; any other text is itself."""
+    if text in PYTHONS:
+        return PYTHONS[text]
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return read["value"] if len(read) == 1 else text
 
 
 @cache

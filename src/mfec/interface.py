@@ -140,6 +140,7 @@ class Agent(Protocol):
     ) -> tuple[NDArray[np.int64], PolicyState | None]:
         """The action for one observation or a batch of them, and the policy's state, as in Stable-Baselines3.
 
+        Both are the environment's own, a batch of `Dict` observations a dict of arrays (`mfec.envs.flattening`).
         It leaves no trace on the agent, which learns on as if nobody had asked. rng: where random numbers come from,
         one generator or one for each observation.
         """

@@ -115,14 +115,15 @@ class StepAgent:
         rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
     ) -> tuple[NDArray[np.int64], None]:
         """The action for one observation or a batch of them, as in Stable-Baselines3."""
-        shape = self.envs.observation_space.shape or ()
-        batch = np.asarray(observation).reshape(-1, *shape)
+        seeing = self.envs.seeing
+        single = seeing.is_one(observation)
+        batch = seeing.one(observation) if single else seeing.batch(observation)
         chance = 0.0 if deterministic else self.evaluation_epsilon if epsilon is None else epsilon
         dice = [rng or np.random.default_rng()] if rng is None or isinstance(rng, np.random.Generator) else list(rng)
         dice = dice * len(batch) if len(dice) == 1 else dice
         chosen = [self._choose(own, chance, die) for own, die in zip(batch, dice, strict=True)]
-        actions = np.array(chosen, np.int64) + int(self.envs.action_space.start)
-        return (actions[0] if np.shape(observation) == shape else actions), None
+        actions = self.envs.acting.own(np.array(chosen, np.int64))
+        return (actions[0] if single else actions), None
 
     def _choose(self, observation: NDArray[Any], epsilon: float, rng: np.random.Generator) -> int:
         if epsilon and rng.random() < epsilon:

@@ -178,8 +178,8 @@ class Baseline:
         unless given.
         """
         envs = self.env.envs
-        single = np.shape(observation) == envs.observation_space.shape
-        batch = np.asarray(observation)[None] if single else np.asarray(observation)
+        single = envs.seeing.is_one(observation)
+        batch = envs.seeing.one(observation) if single else envs.seeing.batch(observation)
         chance = (0.0 if deterministic else self.evaluation_epsilon) if epsilon is None else epsilon
         dice = [rng or np.random.default_rng()] if rng is None or isinstance(rng, np.random.Generator) else list(rng)
         dice = dice * len(batch) if len(dice) == 1 else dice
@@ -193,7 +193,7 @@ class Baseline:
             shown = np.concatenate([before[:, 1:], batch[:, None]], axis=1)
             after = (shown,)
         chosen = [self._choose(own, chance, deterministic, die) for own, die in zip(shown, dice, strict=True)]
-        actions = np.array(chosen, np.int64) + int(envs.action_space.start)
+        actions = envs.acting.own(np.array(chosen, np.int64))
         return (actions[0] if single else actions), after
 
     def _choose(self, shown: NDArray[Any], epsilon: float, deterministic: bool, rng: np.random.Generator) -> int:
