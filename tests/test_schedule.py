@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from mfec import MFEC, AgentConfig, Linear
 from mfec.schedule import chance
 
-from .playing import Keep, Recorder, Walk, everything, side_by_side
+from .playing import Keep, Recorder, Walk, entries, everything, side_by_side
 
 CHANCE = st.floats(0.0, 1.0)
 
@@ -85,3 +87,14 @@ def test_a_number_plays_what_a_schedule_of_that_number_plays(tmp_path):
         for epsilon in (0.3, Linear(0.3, 0.3, 100))
     )
     assert plain == flat
+
+
+@pytest.mark.torch
+def test_a_run_that_searches_on_a_device_heeds_it_too(tmp_path):
+    def learned(index: str) -> dict:
+        env = Recorder(Walk())
+        settings: Any = {"embedding": "random_projection", "dim": 3, "k": 2, "capacity": 100, "seed": 0}
+        agent = MFEC(env, index=index, epsilon=Linear(1.0, 0.0, 150), **settings).learn(300)
+        return {"actions": env.actions, "epsilon": agent.epsilon, "entries": entries(agent)}
+
+    assert learned("cuda") == learned("exact")

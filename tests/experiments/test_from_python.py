@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +17,8 @@ import pytest
 
 import mfec
 from mfec import MFEC, Agent, Callback, Game, Linear
+from mfec.agent import EnvironmentCrash
+from mfec.checkpoint import CheckpointError
 from mfec.cli import main
 from mfec.experiments.stopping import STOP_SIGNALS
 from mfec.run_directory import RunDirectory, RunDirectoryError
@@ -244,3 +248,85 @@ def test_an_agent_is_evaluated_as_it_is_where_it_was_trained_or_elsewhere(tmp_pa
     assert len(mfec.evaluate(alone, env="FrozenLake-v1").scores) == 10
     with pytest.raises(ValueError, match="only Atari games have thirty starts"):
         mfec.evaluate(alone, env="FrozenLake-v1", starts="all")
+
+
+OWN = """
+import gymnasium
+
+class Slow(gymnasium.Wrapper):
+    def step(self, action):
+        *made, info = self.env.step(action)
+        return *made, info
+
+def corridor(size=3):
+    made = gymnasium.make("FrozenLake-v1", desc=["S" + "F" * size + "G"], is_slippery=False, max_episode_steps=30)
+    return made
+"""
+
+
+def test_what_is_in_a_module_is_found_by_the_command(tmp_path, monkeypatch):
+    (tmp_path / "own_of_a_test.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    own: Any = importlib.import_module("own_of_a_test")
+    settings: Any = {"total_frames": 400, "capacity": 100, "gamma": 0.9, "progress_bar": False}
+    agent = mfec.train(own.corridor, tmp_path / "run", env_kwargs={"size": 5}, wrappers=[own.Slow], **settings)
+    config = RunDirectory(tmp_path / "run").read_config()
+    assert config.env == "own_of_a_test:corridor"
+    assert (config.environment.env_kwargs, config.environment.wrappers) == (("size=5",), ("own_of_a_test:Slow",))
+    assert mfec.evaluate(agent, episodes=2, epsilon=0.0).lengths_frames == [6, 6]
+    done = command("-m", "mfec", "evaluate", "run", "--episodes", "2", "--epsilon", "0", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)[0]["lengths_frames"] == [6, 6], done.stderr
+    given = ["own_of_a_test:corridor", "--total-frames", "400", "--capacity", "100", "--gamma", "0.9", "--no-video"]
+    given += ["--env-kwargs", "size=5", "--wrapper", "own_of_a_test:Slow"]
+    assert main(["train", *given, "--out", str(tmp_path / "command")]) == 0
+    assert outcome(tmp_path / "command") == outcome(tmp_path / "run")
+    with pytest.raises(ValueError, match="does not take the keyword 'sise'; did you mean 'size'"):
+        mfec.train(lambda size: own.corridor(size), tmp_path / "bad", env_kwargs={"sise": 5}, **settings)
+    with pytest.raises(EnvironmentCrash, match=r"function/lambda raised TypeError: .*int"):
+        mfec.train(lambda: 3, tmp_path / "bad", **settings)
+
+
+def test_a_crash_of_the_environment_is_raised_and_what_was_good_is_saved(tmp_path):
+    class Crashes(Walk):
+        def step(self, action: int) -> Any:
+            if self.steps == 60:
+                raise ZeroDivisionError("theirs")
+            return super().step(action)
+
+    with pytest.raises(EnvironmentCrash, match="theirs"):
+        mfec.train(Crashes, tmp_path, total_frames=100, capacity=100, progress_bar=False)
+    assert MFEC.load(tmp_path / "checkpoint").frames == 60
+    assert len(RunDirectory(tmp_path).episodes()["frames"]) == 60 // 7
+
+
+# -- Embeddings of the program's own ----------------------------------------------------------------------------------
+
+
+def test_an_embedding_may_be_an_object_which_another_process_must_be_given(tmp_path):
+    class Weigh:
+        def __init__(self, weight: float) -> None:
+            self.weight = weight
+
+        def __call__(self, observations: Any) -> Any:
+            return observations * self.weight
+
+    def run(weight: float, frames: int = 300, **options: Any) -> MFEC:
+        given: Any = {"capacity": 300, "progress_bar": False, "embedding": Weigh(weight), **options}
+        return mfec.train("CartPole-v1", tmp_path / "run", total_frames=frames, **given)
+
+    agent = run(2.0)
+    assert RunDirectory(tmp_path / "run").read_config().agent.embedding == "mfec.here:Weigh"
+    assert (
+        agent.embedding(agent.env.reset(seed=1)[0][None]).tolist() == (2.0 * agent.env.reset(seed=1)[0][None]).tolist()
+    )
+    assert run(2.0, 400, resume=True).frames == 400
+    assert mfec.evaluate(tmp_path / "run", episodes=2) == mfec.evaluate(agent.run_directory or "", episodes=2)
+    with pytest.raises(CheckpointError, match="was saved with another embedding"):
+        run(3.0, 500, resume=True)
+    done = command("-m", "mfec", "evaluate", "run", cwd=tmp_path)
+    assert done.stderr.startswith("mfec: the embedding Weigh of this run is an object of the program that trained it")
+    program = "import mfec; print(len(mfec.evaluate('run', episodes=3, embedding=lambda o: 2.0 * o).scores))"
+    done = command("-c", program, cwd=tmp_path)
+    assert done.stdout == "3\n", done.stderr
+    with pytest.raises(ValueError, match="the embedding of this run is table, which is found without being given"):
+        mfec.evaluate(lake(tmp_path / "lake").run_directory or "", embedding=Weigh(1.0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +14,8 @@ from gymnasium.wrappers import RescaleObservation, TimeLimit
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mfec.config import EnvConfig
+from mfec.envs import make_env
 from mfec.experiments.given import GivenEnv, given_env, import_name, word
 
 from ..playing import Pictures, Walk
@@ -47,7 +48,8 @@ def _registry() -> Iterator[None]:
 
 def length_of(name: str, **keywords: Any) -> int:
     """Of the walk that is made by that name."""
-    made = gymnasium.make(name, **keywords).unwrapped
+    words = tuple(f"{keyword}={value}" for keyword, value in keywords.items())
+    made = make_env(name, EnvConfig(env_kwargs=words)).unwrapped
     assert isinstance(made, Walk)
     return made.length
 
@@ -65,18 +67,6 @@ def test_a_function_that_nobody_can_import_is_known_to_gymnasium_by_its_name():
     assert length_of("function/walk") == 5
     assert given_env(Walk, name="function/mine").name == "function/mine"
     assert isinstance(gymnasium.make("function/mine").unwrapped, Walk)
-
-
-def test_it_is_told_how_to_draw_only_if_it_takes_that():
-    def plain():
-        return gymnasium.make("CartPole-v1")
-
-    def drawn(render_mode=None):
-        return gymnasium.make("CartPole-v1", render_mode=render_mode)
-
-    for function, mode in ((plain, None), (drawn, "rgb_array"), (partial(drawn), "rgb_array")):
-        name = given_env(function).name
-        assert gymnasium.make(name, render_mode="rgb_array").render_mode == mode
 
 
 def test_a_name_is_that_of_the_latest_function_and_another_one_is_a_warning():
@@ -133,7 +123,7 @@ def test_what_gymnasium_made_is_made_again_from_its_words():
 def test_what_no_words_stand_for_is_made_again_by_a_function(make):
     env = make()
     words = given_env(env)
-    again = gymnasium.make(words.name, **{own.split("=")[0]: int(own.split("=")[1]) for own in words.env_kwargs})
+    again = make_env(words.name, EnvConfig(**words.settings))
     assert again.observation_space == env.observation_space
     played = [[one.reset(seed=1)[0], *(one.step(1)[:4] for _ in range(5))] for one in (env, again)]
     assert str(played[0]) == str(played[1])
@@ -163,15 +153,7 @@ SIMPLE = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) 
 
 @given(SIMPLE | st.lists(st.integers() | st.text(max_size=3), max_size=3))
 def test_a_keyword_is_read_as_what_it_was(value):
-    text = word(value, "x")
-    words = {"True": True, "False": False, "None": None}
-    if text in words:
-        assert words[text] is value
-        return
-    try:
-        assert tomllib.loads(f"x = {text}")["x"] == value
-    except tomllib.TOMLDecodeError:
-        assert text == value
+    assert EnvConfig(env_kwargs=(f"x={word(value, 'x')}",)).keywords() == {"x": value}
 
 
 def test_a_keyword_that_is_no_text_is_refused_by_name():

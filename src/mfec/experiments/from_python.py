@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 from rich import get_console
 from rich.console import Console
 
+from mfec import here
 from mfec.algorithms import RunConfig, algorithm
 from mfec.callbacks import Callback, Stopped
 from mfec.canonical_names import FUNCTION, canonical_name
 from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, DeviceName, EnvConfig, EvaluationConfig, Starts, folder_of
 from mfec.evaluation import Evaluation
 from mfec.experiments.evaluate import evaluate_agent, evaluate_run
-from mfec.experiments.given import EnvLike, GivenEnv, given_env
+from mfec.experiments.given import EnvLike, GivenEnv, given_embedding, given_env
 from mfec.experiments.train import train_agent
 from mfec.interface import Agent, Callbacks
 from mfec.recipes import RecipeName
@@ -92,8 +93,8 @@ def train(
         env_kwargs: for the function or class, or for `gymnasium.make`.
         wrappers: around each environment, from the inside out: classes, or `package.module:Wrapper`.
         checkpoint_frames, keep_frames, frames_limit_gb, ignore_memory_limit: as `mfec train --help` has them.
-        settings: of the algorithm (`k=3`, `gamma=0.99`), of its environments (`sticky_actions=0.25`) and evaluations
-            (`evaluate_games=10`).
+        settings: of the algorithm (`k=3`, `gamma=0.99`, `embedding=encoder`, a name or an object), of its environments
+            (`sticky_actions=0.25`) and evaluations (`evaluate_games=10`).
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -130,6 +131,7 @@ def evaluate(
     *,
     episodes: int | None = None,
     env: EnvLike | None = None,
+    embedding: Callable[[Any], Any] | None = None,
     epsilon: float | None = None,
     starts: Starts = "sampled",
     seed: int = 0,
@@ -143,6 +145,7 @@ def evaluate(
         episodes: games to play; None stands for 10, or for the thirty of `starts`.
         env: where to play; None stands for the run's own. It must be given where that was a function of another
             process, and for an agent without a run directory.
+        embedding: that of the run, if it was an object of another process.
         epsilon: chance of a random action; None stands for the agent's own, or for 0 where `starts` are not sampled.
             With 0, equal values go to the first action.
         starts: where games begin: `sampled` from the seed; or, in an Atari game, at `all` of its thirty starts, once
@@ -158,6 +161,8 @@ def evaluate(
     if isinstance(run, str | Path | RunDirectory):
         directory = run if isinstance(run, RunDirectory) else RunDirectory(run)
         config = directory.read_config()
+        if embedding is not None:
+            _give_again(embedding, config)
         return evaluate_run(
             directory,
             config=config if env is None else _played_in(env, config),
@@ -190,6 +195,14 @@ def evaluate(
     )
 
 
+def _give_again(embedding: Callable[[Any], Any], config: RunConfig) -> None:
+    known = str(getattr(config.agent, "embedding", "none"))
+    module, _, name = known.partition(":")
+    if module != here.__name__:
+        raise ValueError(f"the embedding of this run is {known}, which is found without being given")
+    given_embedding(embedding, name=name)
+
+
 def _played_in(env: EnvLike, config: RunConfig) -> RunConfig:
     """The settings of a run in another environment; or in its own, if that was a function of another process."""
     if config.env.startswith(FUNCTION) and not isinstance(env, str):
@@ -216,6 +229,8 @@ def _config(
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ";"
             raise TypeError(f"{kind.label} has no setting {name!r}{hint} there are {', '.join(names)}")
+    if not isinstance(settings.get("embedding", ""), str):
+        settings = {**settings, "embedding": given_embedding(settings["embedding"])}
     settings = {**settings, **given.settings}
     agent, environment, evaluation = (
         replace(place, **{field.name: settings[field.name] for field in fields(place) if field.name in settings})

@@ -1,9 +1,8 @@
-"""Environments as a program has them (a name, a function, a class, an environment that is there) as those of a run."""
+"""Environments and embeddings as a program has them, functions and objects, in the words with which a run is kept."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import re
 import sys
@@ -20,6 +19,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from mfec.canonical_names import FUNCTION
+from mfec.embeddings.imported import import_embedding
+from mfec.here import give
 
 AnyEnv = gymnasium.Env[Any, Any]
 EnvLike = str | AnyEnv | Callable[..., AnyEnv]
@@ -81,6 +82,21 @@ def given_env(
     return replace(known, env_kwargs=known.env_kwargs + words, wrappers=known.wrappers + around)
 
 
+def given_embedding(embedding: Any, *, name: str | None = None) -> str:
+    """The name of an embedding that is an object; one that other programs cannot import is kept in `mfec.here`.
+
+    name: under which to keep it in any case.
+
+    >>> given_embedding(lambda observations: observations / 255)
+    'mfec.here:lambda'
+    """
+    found = None if name else import_name(embedding)
+    if found:
+        return found
+    import_embedding.cache_clear()  # which knows another object by this name, if any
+    return give(embedding, name or _name_of(embedding))
+
+
 def import_name(thing: Any) -> str | None:
     """How another program finds a function or a class: `package.module:name`; None where it cannot.
 
@@ -102,43 +118,29 @@ def register(function: Callable[..., AnyEnv], name: str | None = None) -> str:
 
     As in Python, a name stands for the latest function of that name.
     """
-    bare = function.func if isinstance(function, functools.partial) else function
-    own = getattr(bare, "__name__", type(bare).__name__)
-    name = name or FUNCTION + (re.sub(r"\W+", "_", own).strip("_") or "function")
+    name = name or FUNCTION + _name_of(function)
     before = gymnasium.registry.pop(name, None)
-    if before is not None and _code(before.entry_point) != _code(bare):
+    if before is not None and _code(before.entry_point) != _code(function):
         warnings.warn(
             f"{name} is another function from now on; runs that go by this name play in the new one", stacklevel=4
         )
-    gymnasium.register(name, entry_point=_Maker(function))
+    gymnasium.register(name, entry_point=function)
     return name
-
-
-class _Maker:
-    """Calls a function that makes an environment: with the way of drawing it, where it takes one."""
-
-    def __init__(self, function: Callable[..., AnyEnv]) -> None:
-        self.function = function
-
-    def __call__(self, **keywords: Any) -> AnyEnv:
-        if "render_mode" in keywords and not _takes(self.function, "render_mode"):
-            del keywords["render_mode"]
-        return self.function(**keywords)
-
-
-def _takes(function: Callable[..., Any], keyword: str) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # of a function that is not Python's
-        return True
-    return keyword in parameters or any(own.kind is own.VAR_KEYWORD for own in parameters.values())
 
 
 def _code(function: Any) -> CodeType | Any:
     """What tells a function from another of its name: a cell of a notebook that is run again makes the same one."""
-    function = function.function if isinstance(function, _Maker) else function
-    bare = function.func if isinstance(function, functools.partial) else function
-    return getattr(bare, "__code__", None)
+    return getattr(_bare(function), "__code__", None)
+
+
+def _name_of(thing: Any) -> str:
+    """The name of a function or class, or of an object's class, as a word."""
+    bare = _bare(thing)
+    return re.sub(r"\W+", "_", getattr(bare, "__name__", type(bare).__name__)).strip("_") or "function"
+
+
+def _bare(function: Any) -> Any:
+    return function.func if isinstance(function, functools.partial) else function
 
 
 def _of_spec(env: AnyEnv, name: str | None) -> GivenEnv:
