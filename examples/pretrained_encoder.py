@@ -30,33 +30,22 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's 
 
 
 class FrozenNetwork(nn.Module):
-    """States that are the maps of a network, averaged over fields of the picture and projected at random.
+    """States that are the maps of a network, averaged over a few fields of the picture.
 
     Args:
         layers: makes maps (n, channels, height, width) of colour pictures (n, 3, size, size).
         size: of the pictures that it is shown.
         fields: into how many fields each side of the maps is divided.
-        dim: numbers in a state; 0 for all channels of all fields.
     """
 
-    def __init__(self, layers: nn.Module, size: int = 112, fields: int = 7, dim: int = 64) -> None:
+    def __init__(self, layers: nn.Module, size: int = 112, fields: int = 2) -> None:
         super().__init__()
         self.layers, self.size, self.fields = layers.eval(), size, fields
         self.register_buffer("mean", torch.tensor(MEAN).reshape(3, 1, 1))
         self.register_buffer("deviation", torch.tensor(DEVIATION).reshape(3, 1, 1))
-        weights = torch.empty(0)
-        if dim:
-            with torch.inference_mode():
-                channels = self._pooled(torch.zeros(1, size, size, dtype=torch.uint8)).shape[1]
-            weights = torch.randn(channels, dim, generator=torch.Generator().manual_seed(0))
-        self.register_buffer("weights", weights)
 
     def forward(self, observations: Tensor) -> Tensor:
         """States of pictures in bytes, grey (n, height, width) or in colours (n, height, width, 3)."""
-        pooled = self._pooled(observations)
-        return pooled @ self.weights if len(self.weights) else pooled
-
-    def _pooled(self, observations: Tensor) -> Tensor:
         pictures = observations[:, None] if observations.ndim == 3 else observations.movedim(-1, 1)
         if pictures.ndim != 4 or pictures.shape[1] not in (1, 3):
             raise ValueError(f"pictures are grey or in three colours here, not {tuple(observations.shape)}")
@@ -66,17 +55,10 @@ class FrozenNetwork(nn.Module):
 
 
 class EfficientNetLite0(FrozenNetwork):
-    """EfficientNet-Lite0 up to its stage of stride 8, projected to 64 numbers. Later stages say what, but not where."""
+    """EfficientNet-Lite0 up to its stage of stride 8, in four fields: 160 numbers."""
 
     def __init__(self) -> None:
         super().__init__(lite0_layers(size=112), size=112)
-
-
-class CoarseEfficientNetLite0(FrozenNetwork):
-    """The same in four fields of the picture: 160 numbers."""
-
-    def __init__(self) -> None:
-        super().__init__(lite0_layers(size=112), size=112, fields=2, dim=0)
 
 
 def lite0_layers(size: int, blocks: int = 5) -> nn.Module:

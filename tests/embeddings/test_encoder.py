@@ -102,7 +102,7 @@ def test_a_state_that_is_not_finite_is_refused_when_it_comes():
 
 def test_what_is_no_embedding_at_all_is_refused():
     with pytest.raises(TypeError, match=r"callable or a torch module .*; not 3"):
-        MFEC(Pictures(), embedding=3, seed=0)  # type: ignore[arg-type]
+        MFEC(Pictures(), embedding=3, seed=0)
     with pytest.raises(EmbeddingError, match="Encoder needs arguments, so name an object of it"):
         MFEC(Pictures(), embedding=Encoder, seed=0)
 

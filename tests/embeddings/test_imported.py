@@ -157,7 +157,7 @@ def test_a_run_by_the_command_goes_on_and_is_evaluated_drawn_and_reported(encode
 def test_a_run_does_not_go_on_with_an_encoder_that_was_changed(encoders, capsys):
     train = "train CartPole-v1 --embedding encoders:Twice --capacity 1000 --no-video --total-frames {} --out run"
     assert mfec(train.format(300), encoders) == 0
-    sys.modules[encoders.stem].Twice.factor = 2.5  # type: ignore[attr-defined]
+    sys.modules[encoders.stem].Twice.factor = 2.5
     for command in (train.format(600) + " --resume", "evaluate run --episodes 1"):
         assert mfec(command, encoders) == 1
         assert "was saved with another embedding than Twice: the states of 8 observations" in capsys.readouterr().err

@@ -48,12 +48,12 @@ def test_any_layers_make_states_of_grey_and_coloured_pictures(example, tmp_path)
     layers = torch.nn.Sequential(torch.nn.Conv2d(3, 5, 8, stride=8), torch.nn.BatchNorm2d(5), torch.nn.ReLU())
     network = example.FrozenNetwork(layers)
     agent = MFEC(Pictures(), embedding=network, k=3, capacity=100, seed=0).learn(60)
-    assert (agent.embedding.name, agent.embedding.dim) == ("FrozenNetwork", 64)
+    assert (agent.embedding.name, agent.embedding.dim) == ("FrozenNetwork", 5 * 2 * 2)
     grey = np.random.default_rng(0).integers(256, size=(2, 84, 84), dtype=np.uint8)
     with torch.inference_mode():
         coloured = network(torch.from_numpy(grey[..., None].repeat(3, axis=-1)))
         assert torch.allclose(network(torch.from_numpy(grey)), coloured, atol=1e-3)
-        assert example.FrozenNetwork(layers, fields=2, dim=0)(torch.from_numpy(grey)).shape == (2, 5 * 2 * 2)
+        assert example.FrozenNetwork(layers, fields=7)(torch.from_numpy(grey)).shape == (2, 5 * 7 * 7)
     agent.save(tmp_path)
     with torch.no_grad():
         layers[0].weight.add_(0.1 * torch.randn_like(layers[0].weight))
@@ -70,7 +70,7 @@ def test_efficientnet_plays_on_from_a_checkpoint(example, weights, tmp_path):
     run = RunDirectory(tmp_path)
     assert run.read_config().agent.embedding == "pretrained_encoder:EfficientNetLite0"
     agent = MFEC.load(run.checkpoint, embedding=example.EfficientNetLite0())
-    assert (agent.frames, agent.memory.dim) == (400, 64)
+    assert (agent.frames, agent.memory.dim) == (400, 160)
 
 
 def test_its_layers_have_the_weights_of_imagenet(example, weights):

@@ -130,7 +130,7 @@ class Encoder:
                 f"{self.name} makes another state of an observation alone than beside others: each must be encoded by "
                 "itself"
             )
-        return states.shape[1]
+        return int(states.shape[1])
 
 
 def as_embedding(given: Any, space: spaces.Box | spaces.Discrete[Any], *, name: str = "") -> Embedding:
