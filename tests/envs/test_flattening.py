@@ -35,7 +35,11 @@ def test_observations_become_the_vector_that_gymnasium_makes_of_them_one_by_one_
     assert np.array_equal(seen.batch(batch), expected)
     assert np.array_equal(np.concatenate([seen.one(sample) for sample in samples]), expected)
     assert seen.batch(batch).dtype == seen.space.dtype
-    assert [seen.is_one(samples[0]), seen.is_one(batch), seen.is_one(seen.together(samples[:1]))] == [True, False, False]
+    assert [seen.is_one(samples[0]), seen.is_one(batch), seen.is_one(seen.together(samples[:1]))] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("inner", [PICTURE, spaces.Discrete(5, start=2)], ids=str)
@@ -134,7 +138,12 @@ class Vault(gymnasium.Env):
         return {"wanted": self.wanted, "turns": self.turns}
 
 
-MODES = {"one": None, "by hand": AutoresetMode.DISABLED, "next": AutoresetMode.NEXT_STEP, "same": AutoresetMode.SAME_STEP}
+MODES = {
+    "one": None,
+    "by hand": AutoresetMode.DISABLED,
+    "next": AutoresetMode.NEXT_STEP,
+    "same": AutoresetMode.SAME_STEP,
+}
 
 
 def vault(mode: str) -> Any:
