@@ -107,10 +107,10 @@ def test_gymnasium_takes_its_own_keywords():
     assert (env.spec.max_episode_steps, env.unwrapped.spec.kwargs["is_slippery"]) == (5, False)
 
 
-@pytest.mark.parametrize("given", ["size", "=8", "my size=8", "a=1 a=2", "8=size"])
+@pytest.mark.parametrize("given", [["size"], ["=8"], ["my size=8"], ["8=size"], ["a=1", "a=2"], "a=1"])
 def test_what_is_no_keyword_is_refused(given):
-    with pytest.raises(ValueError, match="name=value|twice"):
-        EnvConfig(env_kwargs=tuple(given.split(" a")[:1] + ["a" + own for own in given.split(" a")[1:]]))
+    with pytest.raises(ValueError, match=r"name=value|a twice|a list of words"):
+        EnvConfig(env_kwargs=given)
 
 
 @pytest.mark.parametrize(("name", "settings", "named"), [
