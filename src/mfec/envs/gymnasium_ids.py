@@ -56,8 +56,8 @@ def is_gymnasium_id(name: str) -> bool:
     near = difflib.get_close_matches(name, list(gymnasium.registry), n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ";"
     raise ValueError(
-        f"unknown environment {name!r}{hint} `mfec envs` lists all of them; package:{name} imports the package that "
-        "registers it"
+        f"unknown environment {name!r}{hint} package:{name} would import the package that registers it first; "
+        "`mfec envs` lists all of them"
     )
 
 

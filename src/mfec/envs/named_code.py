@@ -51,6 +51,8 @@ def maker_named(name: str) -> Callable[..., Any] | None:
     found = getattr(imported, attribute)
     if isinstance(found, type) and issubclass(found, VectorEnv):
         raise TypeError(f"{name} is a vector environment; name one that is single, and --n-envs makes several of it")
+    if isinstance(found, type) and issubclass(found, gymnasium.Wrapper):
+        raise TypeError(f"{name} is a wrapper; name an environment, and the wrapper with --wrapper {name}")
     return _callable(found, name, gymnasium.Env, "an environment class (gymnasium.Env)")
 
 

@@ -12,7 +12,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -145,8 +144,7 @@ class RayLauncher:
         threads = max(1, int(self._resources["num_cpus"]))
         # A task that another worker takes over finds a run that was begun.
         training = replace(self.options, resume=True, patience=PATIENCE_SECONDS)
-        here = os.getcwd()
-        reference = train.remote(run.config, run.out.resolve(), training, self._folder, self._token, threads, here)
+        reference = train.remote(run.config, run.out.resolve(), training, self._folder, self._token, threads)
         self._runs[reference] = run
 
     def _largest_memory(self) -> int:
@@ -178,11 +176,9 @@ class RayLauncher:
 
 
 def _train_task(
-    config: RunConfig, out: Path, options: TrainingOptions, folder: Path, token: str, threads: int, here: str
+    config: RunConfig, out: Path, options: TrainingOptions, folder: Path, token: str, threads: int
 ) -> tuple[State, str]:
-    """One run, in a worker of the cluster. here: where it was begun, and where environments may be imported from."""
-    if here not in sys.path:
-        sys.path.append(here)
+    """One run, in a worker of the cluster."""
     os.environ["MFEC_THREADS"] = str(threads)  # OMP_NUM_THREADS is Ray's doing
     if _read(_token_file(folder)) != token:
         return "failed", (
