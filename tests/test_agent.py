@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -15,13 +17,14 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit, TransformObservation
 
-from mfec.agent import MFEC, BadEnvironmentData
-from mfec.callbacks import Callback
+from mfec.agent import MFEC, BadEnvironmentData, Changes
+from mfec.callbacks import Callback, CallbackList
 from mfec.checkpoint import CheckpointError
 from mfec.config import AgentConfig
 from mfec.device import open_channel
 from mfec.embeddings import Identity, RandomProjection
 from mfec.envs import make_atari
+from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
 
 from .playing import (
@@ -202,6 +205,17 @@ def test_frames_already_seen_are_a_warning():
     assert agent.frames == 20
 
 
+def test_functions_are_called_after_every_step_and_end_it_by_saying_false():
+    frames: list[int] = []
+    agent = MFEC(Walk(), capacity=100, seed=0).learn(100, [lambda agent: frames.append(agent.frames)])
+    assert frames == list(range(1, 101))
+    for stop in (lambda agent: agent.frames < 120, lambda agent: np.mean([agent.frames]) < 120):
+        agent = MFEC(Walk(), capacity=100, seed=0).learn(200, stop)
+        assert agent.frames == 120
+    nested = CallbackList([CallbackList([lambda agent: agent.frames < 5]), Callback()])
+    assert MFEC(Walk(), capacity=100, seed=0).learn(200, nested, progress_bar=True).frames == 5
+
+
 # -- Which environments -----------------------------------------------------------------------------------------------
 
 
@@ -214,6 +228,114 @@ def test_settings_are_fixed_and_can_be_read():
     with pytest.raises(AttributeError, match="k is fixed when a memory is made"):
         agent.memory.k = 5
     assert agent.memory.k == agent.config.k == 3
+
+
+@pytest.mark.parametrize("n", [None, 3])
+def test_another_environment_begins_new_games_and_keeps_what_is_remembered(tmp_path, n):
+    """The games that it gives up leave nothing behind, and later ones have seeds that none has had."""
+
+    def make(length: int = 7) -> Any:
+        return Recorder(Walk(length=length)) if n is None else side_by_side(lambda: Walk(length=length), n)
+
+    first, second = make(), make(5)
+    agent = MFEC(first, k=2, capacity=500, seed=0).learn(12 * (n or 1))
+    assert agent.env is first
+    entries_before, games = entries(agent), agent.games
+    agent.set_env(second)
+    assert agent.env is second
+    assert entries(agent) == entries_before
+    begun = agent.games_begun
+    assert begun == 2 * (n or 1)
+    agent.learn(agent.frames + (n or 1))
+    assert agent.games_begun == begun + (n or 1)
+    assert (agent._in_progress.envs.games == begun).all()  # their numbers make their seeds
+    assert agent.learn(60 * (n or 1)).games > games
+    agent.save(tmp_path)
+    loaded = MFEC.load(tmp_path, make(5))
+    more = agent.frames + 40
+    expected = everything(agent.learn(more), tmp_path / "on")
+    assert everything(loaded.learn(more), tmp_path / "loaded") == expected
+    with pytest.raises(ValueError, match=r"was trained on .*, this environment has .*"):
+        agent.set_env(Pictures())
+    assert agent.env is second
+
+
+def test_a_callback_may_set_another_environment():
+    """From easy to hard, in one call of `learn`."""
+    envs = [Recorder(Walk(length=length)) for length in (2, 4, 6)]
+
+    def harder(agent: MFEC) -> None:
+        if agent.frames % 20 == 0 and agent.frames < 60:
+            agent.set_env(envs[agent.frames // 20])
+
+    MFEC(envs[0], k=2, capacity=500, seed=0).learn(60, harder)
+    assert [len(env.actions) for env in envs] == [20, 20, 20]
+
+
+def test_steps_are_counted_as_stable_baselines3_does():
+    assert MFEC(Walk(), capacity=100, seed=0).learn(30).num_timesteps == 30
+    assert MFEC(side_by_side(Walk, 3), capacity=100, seed=0).learn(30).num_timesteps == 30
+    agent = MFEC(qbert(2), capacity=1000, seed=0).learn(80)
+    assert (agent.frames, agent.num_timesteps) == (80, 20)
+
+
+@pytest.mark.parametrize("index", ["exact", "cells"])
+def test_a_loaded_agent_takes_other_settings_and_is_saved_with_them(tmp_path, index):
+    """As if it had had them all along, where they only read what is there."""
+    agent = MFEC("CartPole-v1", k=3, capacity=400, epsilon=0.5, index=index, seed=0).learn(1200)
+    assert agent.memory.sizes.tolist() == [400, 400]
+    agent.save(tmp_path / "saved")
+    changes: Any = {
+        "k": 7, "kernel": "inverse", "gamma": 0.5, "epsilon": 0.0, "capacity": 900, "recall": 0.999, "eviction": "used",
+        "update": "replace", "few_neighbours": "zero", "ties": "first", "episode": "game", "truncated": "skip",
+    }  # fmt: skip
+    assert set(changes) == set(Changes.__annotations__)
+    loaded = MFEC.load(tmp_path / "saved", "CartPole-v1", **changes)
+    loaded.save(tmp_path / "changed")
+    again = MFEC.load(tmp_path / "changed")
+    for one in (loaded, again):
+        assert {name: getattr(one, name) for name in changes} == changes
+        assert {
+            name: getattr(one.memory, name) for name in changes if hasattr(one.memory, name)
+        }.items() <= changes.items()
+        assert entries(one) == entries(agent)
+    other = EpisodicMemory(2, 4, k=7, kernel="inverse", few_neighbours="zero", capacity=900, index="exact")
+    held = agent.memory.tensors()
+    other.write(held["states"], np.repeat([0, 1], held["sizes"]), held["values"])
+    states = held["states"][:100] + np.float32(0.01)
+    same = np.isclose(loaded.memory.estimate(states).values, other.estimate(states).values, rtol=1e-5)
+    assert same.mean() > (0.95 if index == "cells" else 0.999)  # a neighbour in a thousand may be another
+    assert loaded.learn(2500).memory.sizes.max() > 400
+
+
+def test_settings_that_would_make_nonsense_of_a_memory_cannot_change(tmp_path):
+    agent = MFEC(Walk(), k=3, capacity=50, seed=0).learn(300)
+    agent.save(tmp_path)
+    with pytest.raises(TypeError, match="cannot be loaded with another dim, vae; what can change is device, index, k,"):
+        MFEC.load(tmp_path, dim=3, vae="qbert")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="k, capacity and dim must be at least 1"):
+        MFEC.load(tmp_path, k=0)
+    most = int(agent.memory.sizes.max())
+    with pytest.raises(ValueError, match=f"capacity must be at least {most}, the entries of its fullest buffer, not 5"):
+        MFEC.load(tmp_path, capacity=5)
+    assert MFEC.load(tmp_path, capacity=most).memory.capacity == most
+
+
+def test_a_notebook_shows_a_table_with_nothing_in_it_that_a_browser_runs():
+    class Evil(Walk):
+        pass
+
+    Evil.__name__ = "<script>alert(1)</script>"
+    agent = MFEC(Evil(), k=3, capacity=100, seed=0).learn(100)
+    page = agent._repr_html_()
+    assert "<script" not in page
+    rows = dict(re.findall(r"<th[^>]*>(.*?)</th><td[^>]*>(.*?)</td>", page))
+    assert rows == {
+        "environment": "&lt;script&gt;alert(1)&lt;/script&gt;", "settings": "k=3, capacity=100", "frames": "100",
+        "games": "14", "entries": str(len(agent.memory)),
+        "mean of last 14 games": f"{sum(agent.scores) / 14:,.1f}",
+    }  # fmt: skip
+    assert 'environment</th><td style="text-align: left">none' in MFEC(None)._repr_html_()
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("episode", "lives"), ("ties", "last"), ("truncated", "cut"), ("k", 2.5)])

@@ -107,7 +107,7 @@ def test_every_option_explains_itself(command, settings):
     for field in (field for each in settings for field in fields(each)):
         nested = {"agent", "environment", "evaluation", "where", *(["recipe"] if command == "vae train" else [])}
         if field.name not in positional | nested:
-            assert f"--{field.name.replace('_', '-')}" in names
+            assert f"--{'wrapper' if field.name == 'wrappers' else field.name.replace('_', '-')}" in names
     assert len([name for name in explained if not name.startswith("-")]) == (0 if command == "envs" else 1)
 
 
@@ -176,8 +176,11 @@ def test_options_reach_the_run(asked):
         word
         for each in (agent, environment)
         for name, value in vars(each).items()
+        if value != ()
         for word in (f"--{name.replace('_', '-')}", str(value))
     ]
+    options += ["--wrapper", "a.b:C", "--env-kwargs", "size=8", "slip=false", "--wrapper=a:d", "--env-kwargs", "x=-1"]
+    environment = replace(environment, env_kwargs=("size=8", "slip=false", "x=-1"), wrappers=("a.b:C", "a:d"))
     assert main(["train", "qbert", "--total-frames", "40", "--seed", "9", *options]) == 130
     assert asked == [RunConfig("qbert", 40, 9, agent, environment)]
 

@@ -51,7 +51,14 @@ OTHER_AGENT = MFECConfig(
     truncated="skip", vae_frames=90, vae_steps=7,
 )  # fmt: skip
 LABYRINTH = MFECConfig(k=50, gamma=0.99, capacity=100_000)
-OTHER_ENVIRONMENT = EnvConfig(n_envs=2, frame_stack=3, sticky_actions=0.125, max_frames=80)
+OTHER_ENVIRONMENT = EnvConfig(
+    n_envs=2,
+    frame_stack=3,
+    sticky_actions=0.125,
+    max_frames=80,
+    env_kwargs=("size=8", "name=a b"),
+    wrappers=("a.b:C", "a:d"),
+)
 OTHER_DQN = DQNConfig(
     learning_rate=1e-5, optimizer="adam", gamma=0.0, batch_size=7, replay_capacity=9, replay_start=0, train_every=3,
     gradient_steps=2, target_every=5, epsilon=0.0, epsilon_steps=6, evaluation_epsilon=1.0, alpha=0.25, beta=0.75,

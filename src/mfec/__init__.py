@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from mfec.config import AgentConfig
     from mfec.embeddings import VAE, Identity, RandomProjection
     from mfec.envs import make_atari, make_env
+    from mfec.experiments.from_python import evaluate, train
     from mfec.interface import Agent, Game
     from mfec.memory import EpisodicMemory
     from mfec.recipes import agent_defaults
+    from mfec.schedule import Linear
 
 __version__ = "0.1.0"
 
@@ -28,11 +30,14 @@ _HOMES = {
     "EpisodicMemory": "mfec.memory",
     "Game": "mfec.interface",
     "Identity": "mfec.embeddings",
+    "Linear": "mfec.schedule",
     "RandomProjection": "mfec.embeddings",
     "VAE": "mfec.embeddings",
     "agent_defaults": "mfec.recipes",
+    "evaluate": "mfec.experiments.from_python",
     "make_atari": "mfec.envs",
     "make_env": "mfec.envs",
+    "train": "mfec.experiments.from_python",
 }
 
 __all__ = [
@@ -45,10 +50,13 @@ __all__ = [
     "EpisodicMemory",
     "Game",
     "Identity",
+    "Linear",
     "RandomProjection",
     "agent_defaults",
+    "evaluate",
     "make_atari",
     "make_env",
+    "train",
 ]
 
 

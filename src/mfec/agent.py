@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import gymnasium
 import numpy as np
@@ -21,7 +21,6 @@ from mfec.config import (
     EMBEDDINGS,
     AgentConfig,
     DeviceName,
-    EmbeddingName,
     EpisodeEnd,
     Eviction,
     FewNeighbours,
@@ -30,28 +29,54 @@ from mfec.config import (
     Ties,
     Truncated,
     Update,
+    is_import_name,
 )
 from mfec.device import Channel, device_name
 from mfec.embeddings import (
     Embedding,
     embedding_kind,
+    fingerprint,
+    given_embedding,
     make_embedding,
+    mismatch,
     restore_embedding,
 )
 from mfec.envs import make_env
+from mfec.envs.crashes import EnvironmentCrash
 from mfec.envs.environments import make_environments
-from mfec.envs.spaces import describe_spaces, fits, in_space, misfit, spaces_from
+from mfec.envs.flattening import Actions, Observations
+from mfec.envs.spaces import describe_spaces, fits, misfit, spaces_from
 from mfec.episode import Episode
 from mfec.explanation import Explanation
 from mfec.games import LARGEST, BadEnvironmentData, Decision, GamesInProgress, Played
-from mfec.interface import Callback, CallbackList, Game, Metrics
+from mfec.interface import CallbackList, Callbacks, Game, Metrics
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
+from mfec.progress import ProgressBar
+from mfec.schedule import Linear
+from mfec.summary import agent_html
 
-__all__ = ["MFEC", "BadEnvironmentData"]
+__all__ = ["MFEC", "BadEnvironmentData", "EnvironmentCrash"]
 
 AnyEnv = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
 SETTINGS = {field.name for field in fields(AgentConfig)} - {"embedding"}
+
+
+class Changes(TypedDict, total=False):
+    """The settings that `MFEC.load` can change; with another of the rest, what is remembered would mean nothing."""
+
+    k: int
+    kernel: Kernel
+    gamma: float
+    epsilon: float | str | Linear
+    capacity: int
+    recall: float
+    eviction: Eviction
+    update: Update
+    few_neighbours: FewNeighbours
+    ties: Ties
+    episode: EpisodeEnd
+    truncated: Truncated
 
 
 class MFEC:
@@ -62,8 +87,12 @@ class MFEC:
     every setting. They are fixed when the agent is made, and can be read as `agent.k`.
 
     Args:
-        env: a Gymnasium environment or vector environment with `Discrete` actions and `Box` or `Discrete`
-            observations, or its name.
+        env: a Gymnasium environment or vector environment, or its name. Observations that are no `Box` or `Discrete`
+            are flattened, `MultiDiscrete` and `MultiBinary` actions numbered (`mfec.envs.flattening`).
+        epsilon: the chance of a random action: a number, or `Linear(1.0, 0.005, frames=100_000)`, which is over after
+            so many frames; `agent.epsilon` is the chance at present.
+        embedding: a name, or one of your own: a callable or a torch module that makes states (n, dim) of observations
+            (n, ...), an `Embedding`, or `package.module:object`.
         seed: makes the run: environment, exploration, ties and projection. None draws one.
 
     >>> agent = MFEC("FrozenLake-v1", gamma=0.9, capacity=1000, seed=0)
@@ -80,9 +109,9 @@ class MFEC:
         k: int = AgentConfig.k,
         kernel: Kernel = AgentConfig.kernel,
         gamma: float = AgentConfig.gamma,
-        epsilon: float = AgentConfig.epsilon,
+        epsilon: float | str | Linear = AgentConfig.epsilon,
         capacity: int = AgentConfig.capacity,
-        embedding: EmbeddingName | Embedding = AgentConfig.embedding,
+        embedding: str | Embedding | Callable[[Any], Any] = AgentConfig.embedding,
         vae: str = AgentConfig.vae,
         dim: int = AgentConfig.dim,
         index: IndexName = AgentConfig.index,
@@ -96,10 +125,11 @@ class MFEC:
         truncated: Truncated = AgentConfig.truncated,
         seed: int | None = None,
     ) -> None:
-        named: Any = embedding if isinstance(embedding, str) else embedding.name
+        named = embedding if isinstance(embedding, str) else getattr(embedding, "name", "auto")
         self.config = AgentConfig(
-            k=k, kernel=kernel, gamma=gamma, epsilon=epsilon, capacity=capacity,
-            embedding=named if named in EMBEDDINGS else "auto", vae=vae, dim=dim,
+            k=k, kernel=kernel, gamma=gamma, epsilon=str(epsilon) if isinstance(epsilon, Linear) else epsilon,
+            capacity=capacity,
+            embedding=named if isinstance(embedding, str) or named in EMBEDDINGS else "auto", vae=vae, dim=dim,
             index=index, device=device_name(device), recall=recall, eviction=eviction, update=update,
             few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
         )  # fmt: skip
@@ -111,6 +141,8 @@ class MFEC:
         self._playing = np.random.default_rng(playing)  # for `predict`, so that it leaves learning alone
         self.observation_space: spaces.Box | spaces.Discrete[Any]
         self.action_space: spaces.Discrete[Any]
+        self.env: AnyEnv | None = None  # that it plays in; `set_env` gives it another
+        self.run_directory: Path | None = None  # that it was trained in, if `mfec.train` has trained it
         self.frames = 0
         self.games = 0
         self.scores: deque[float] = deque(maxlen=100)
@@ -119,12 +151,8 @@ class MFEC:
         self._untold: deque[Game] = deque()  # finished games of which the callback does not know yet
         if env is None:  # `load` fills in what an environment would have told
             return
-        self._set_env(make_env(env) if isinstance(env, str) else env)
-        self.embedding = (
-            make_embedding(embedding, self.observation_space, dim, projection, vae)
-            if isinstance(embedding, str)
-            else embedding
-        )
+        self._play_in(env)
+        self.embedding = make_embedding(embedding, self.observation_space, dim, projection, vae)
         self.memory = EpisodicMemory(
             self.n_actions, self.embedding.dim, capacity=capacity, k=k, kernel=kernel,
             index=self._index(index) or index, device=device,
@@ -134,15 +162,24 @@ class MFEC:
 
     # -- Algorithm 1 --------------------------------------------------------------------------------------------------
 
-    def learn(self, total_frames: int, callback: Callback | Sequence[Callback] | None = None) -> MFEC:
-        """Play and remember until the agent has seen `total_frames` frames in all (Algorithm 1)."""
+    def learn(self, total_frames: int, callback: Callbacks | None = None, *, progress_bar: bool = False) -> MFEC:
+        """Play and remember until the agent has seen `total_frames` frames in all (Algorithm 1).
+
+        callback: a `Callback`, a function of the agent that is called after every step, or several of them; one that
+        returns False ends it. progress_bar: show one, on a terminal and in a notebook.
+
+        >>> agent = MFEC("FrozenLake-v1", capacity=1000, seed=0)
+        >>> agent.learn(10_000, lambda agent: agent.games < 5).games
+        5
+        """
         if self.frames >= total_frames:
             warnings.warn(f"the agent has already seen {self.frames} of {total_frames} frames", stacklevel=2)
-        callbacks, games = CallbackList.of(callback), self._in_progress
-        with callbacks.around(self, total_frames, whole_after=(BadEnvironmentData,)):
+        callbacks = CallbackList.of(callback, *([ProgressBar()] if progress_bar else []))
+        games = self._in_progress
+        with callbacks.around(self, total_frames, whole_after=(BadEnvironmentData, EnvironmentCrash)):
             self._tell(callbacks)  # what the callbacks of an earlier call left untold
-            games.start(self.frames)
             while self.frames < total_frames:
+                games.start(self.frames)  # at first, and where a callback has set another environment
                 # Of several environments one half acts, and the other half's step comes in, which was made meanwhile.
                 played = games.step(self._act, self.frames)
                 if played is not None:
@@ -158,7 +195,7 @@ class MFEC:
         began = time.perf_counter()
         estimates = self.memory.estimate(states, keys)  # Eq. 2 for every action
         self._tally.lookup_seconds += time.perf_counter() - began
-        actions, _ = self.choose(estimates.values, self.config.epsilon, self._exploration, self._ties)
+        actions, _ = self.choose(estimates.values, self.epsilon, self._exploration, self._ties)
         return Decision(estimates.states, keys, actions, estimates.exact)
 
     def _remember(self, played: Played, callbacks: CallbackList) -> None:
@@ -240,31 +277,31 @@ class MFEC:
     ) -> tuple[NDArray[np.int64], None]:
         """The action for one observation or a batch of them, as in Stable-Baselines3. The memory stays as it is.
 
+        Observations are the environment's own, and so are the actions; a batch of a `Dict` is a dict of arrays.
         `deterministic` takes the action of highest value, the first among equals; otherwise `epsilon` (by default
         the agent's own) of the actions are random, and ties too, from `rng` (by default the agent's own), or from one
         for each observation.
         """
-        shape = self.observation_space.shape
-        single = np.shape(observation) == shape
-        batch = self._batch(np.asarray(observation)[None] if single else observation)
+        single = self._seeing.is_one(observation)
+        batch = self._batch(self._seeing.one(observation) if single else self._seeing.batch(observation))
         values = self.memory.estimate(self._embed(batch), array_keys(batch), mark_used=False).values
         if deterministic:
             actions = values.argmax(axis=1)
         else:
-            chance = self.config.epsilon if epsilon is None else epsilon
+            chance = self.epsilon if epsilon is None else epsilon
             dice = [rng or self._playing] if rng is None or isinstance(rng, np.random.Generator) else rng
             rows = [values] if len(dice) == 1 else values[:, None]
             chosen = [self.choose(row, chance, own, own)[0] for row, own in zip(rows, dice, strict=True)]
             actions = np.concatenate(chosen)
-        actions = actions + int(self.action_space.start)
-        return (actions[0] if single else actions), None
+        own = self._acting.own(actions)
+        return (own[0] if single else own), None
 
-    def explain(self, observation: NDArray[Any] | int) -> Explanation:
-        """What every action is worth in one observation, and the very memories that say so. They stay as they are.
+    def explain(self, observation: Any) -> Explanation:
+        """What every action is worth in one observation of the environment's, and the very memories that say so.
 
-        The values are those of `memory.estimate`. It prints as a table.
+        They stay as they are. The values are those of `memory.estimate`. It prints as a table.
         """
-        batch = self._batch(np.asarray(observation)[None])
+        batch = self._batch(self._seeing.one(observation))
         evidence = self.memory.evidence(self._embed(batch), array_keys(batch))
         return Explanation(tuple(evidence), int(self.action_space.start))
 
@@ -282,7 +319,7 @@ class MFEC:
             "untold": [asdict(game) for game in self._untold],
             "embedding": embedding_kind(self.embedding),
             "memory": self.memory.settings(),
-            "spaces": describe_spaces(self.observation_space, self.action_space),
+            "spaces": describe_spaces(self._seeing.own_space, self._acting.own_space),
             "exploration": self._exploration.bit_generator.state,
             "ties": self._ties.bit_generator.state,
             "playing": self._playing.bit_generator.state,
@@ -293,6 +330,8 @@ class MFEC:
             "embedding": self.embedding.tensors(),
             "episodes": self._in_progress.tensors(self.embedding.dim),
         }
+        if state["embedding"] not in EMBEDDINGS:  # of the user's own, which no checkpoint can hold
+            tensors["fingerprint"] = fingerprint(self.embedding, self.observation_space)
         write_checkpoint(path, kind="agent", state=state, tensors=tensors)
 
     @classmethod
@@ -301,27 +340,39 @@ class MFEC:
         path: str | Path,
         env: AnyEnv | str | None = None,
         *,
-        embedding: Embedding | None = None,
+        embedding: str | Embedding | Callable[[Any], Any] | None = None,
         device: DeviceName | Channel = AgentConfig.device,
         index: IndexName | None = None,
+        **changes: Unpack[Changes],
     ) -> MFEC:
         """Read an agent that `save` wrote. With `env` it can go on learning; without, it can play.
 
         The agent may have been saved on another device; `index` takes the place of the one it had. An `embedding` of
-        your own was not saved with it, and must be given.
+        your own was not saved with it, and must be given; it is an error if it makes other states than those that the
+        agent remembers. Settings that can change without what is remembered losing its meaning may be others from here
+        on (see `Changes`), and are saved with the agent: values that are there already stay as they are, also those of
+        another `gamma` or `update`.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     MFEC("FrozenLake-v1", capacity=1000, seed=0).learn(1000).save(folder)
+        ...     agent = MFEC.load(folder, "FrozenLake-v1", k=3, epsilon=0.0)
+        >>> agent.k, agent.epsilon, agent.num_timesteps
+        (3, 0.0, 1000)
         """
+        _refuse_other_changes(changes)
         state, tensors = read_checkpoint(path, kind="agent")
+        _refuse_smaller_capacity(changes, tensors)
         if device_name(device) == "cuda" and state.get("config", {}).get("index") not in ("cuda", "auto"):
             index = index or "cuda"  # the exact index of a GPU, whatever searched on the CPU
         try:
             saved = {**state["config"], "device": device, "index": index or state["config"]["index"]}
-            agent = cls(None, **saved, seed=state["seed"])
-            agent.observation_space, agent.action_space = spaces_from(state["spaces"])
-            agent.embedding = embedding or restore_embedding(state["embedding"], tensors["embedding"])
-            if agent.embedding.dim != state["memory"]["dim"]:
-                raise ValueError(f"its states have {state['memory']['dim']} numbers, not {agent.embedding.dim}")
+            agent = cls(None, **{**saved, **changes}, seed=state["seed"])
+            observed, acted = spaces_from(state["spaces"])
+            agent._set_spaces(Observations(observed), Actions(acted))
+            agent.embedding = agent._load_embedding(embedding, state, tensors, path)
             agent.memory = EpisodicMemory.restore(
-                state["memory"], tensors["memory"], device=device, index=agent._index(index)
+                _with_changes(state["memory"], changes), tensors["memory"], device=device, index=agent._index(index)
             )
             agent._memory_embeds = agent._hand_over_embedding()
             agent.frames, agent.games = state["frames"], state["games"]
@@ -335,7 +386,7 @@ class MFEC:
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is no complete agent: {error}") from None
         if env is not None:
-            agent._set_env(make_env(env) if isinstance(env, str) else env)
+            agent._play_in(env)
         return agent
 
     def __repr__(self) -> str:
@@ -353,11 +404,39 @@ class MFEC:
         if name in SETTINGS:
             raise AttributeError(
                 f"{name} is fixed when an agent is made, MFEC(env, {name}=...), so that its settings say what it did; "
-                "`predict` takes another epsilon for playing"
+                "`predict` takes another epsilon for playing, `MFEC.load` other settings for what comes"
             )
         super().__setattr__(name, value)
 
+    def _repr_html_(self) -> str:
+        facts = {"entries": f"{len(self.memory):,}"} if hasattr(self, "memory") else {}
+        return agent_html(self, "MFEC", env=self.env, settings=self.config, facts=facts)
+
     # -- What hangs around the loop -----------------------------------------------------------------------------------
+
+    @property
+    def epsilon(self) -> float:
+        """Chance of a random action, at present."""
+        return self.config.epsilon_at(self.frames)
+
+    @property
+    def num_timesteps(self) -> int:
+        """Steps of environments so far, as Stable-Baselines3 counts them: frames, by the frames in a step."""
+        return self.frames // self.frame_skip
+
+    def set_env(self, env: AnyEnv | str) -> None:
+        """Play in another environment from now on, which must have the same spaces.
+
+        Games in progress are given up, without a trace in the memory; `MFEC.load(path, env)` is what goes on with them.
+        New ones begin, on seeds that the agent has not played yet.
+
+        >>> agent = MFEC("FrozenLake-v1", capacity=1000, seed=0).learn(1000)
+        >>> agent.set_env(gymnasium.make("FrozenLake-v1", is_slippery=False))
+        >>> agent.learn(2000).num_timesteps
+        2000
+        """
+        self._play_in(env)
+        self._in_progress.give_up()
 
     @property
     def n_actions(self) -> int:
@@ -388,7 +467,7 @@ class MFEC:
     @property
     def evaluation_epsilon(self) -> float:
         """Its own epsilon."""
-        return self.config.epsilon
+        return self.epsilon
 
     def metrics(self) -> Metrics:
         """Shares of exact matches, milliseconds of look-ups and writes in a step, and what the memory holds."""
@@ -403,6 +482,7 @@ class MFEC:
             "lookup_ms": round(1000.0 * tally.lookup_seconds / tally.steps, 4) if tally.steps else None,
             "write_ms": round(1000.0 * tally.write_seconds / tally.steps, 4) if tally.steps else None,
             "recall": None if recall is None else round(recall, 4),
+            **({"epsilon": round(self.epsilon, 6)} if isinstance(self.config.epsilon, str) else {}),
         }
 
     def begin_row(self) -> None:
@@ -419,6 +499,29 @@ class MFEC:
         """States of observations; or the observations in rows, where the memory makes states of them itself."""
         return observations.reshape(len(observations), -1) if self._memory_embeds else self.states(observations)
 
+    def _load_embedding(self, given: Any, state: dict[str, Any], tensors: dict[str, Any], path: Any) -> Embedding:
+        """The embedding of a checkpoint, or the given one, if it is the same."""
+        kind, own, space = state["embedding"], tensors["embedding"], self.observation_space
+        if given is not None:
+            embedding = given_embedding(given, own, space)
+        elif is_import_name(self.config.embedding):  # what it names is not imported without being asked for
+            raise CheckpointError(
+                f"{path} has an embedding of your own; `load` needs {self.config.embedding!r} as well"
+            )
+        else:
+            embedding = restore_embedding(kind, own)
+        if embedding.dim != state["memory"]["dim"]:
+            difference = f"its states have {state['memory']['dim']} numbers, not {embedding.dim}"
+        elif "fingerprint" in tensors:
+            difference = mismatch(embedding, tensors["fingerprint"])
+        elif given is not None and kind in EMBEDDINGS:
+            difference = mismatch(embedding, fingerprint(restore_embedding(kind, own), space))
+        else:
+            difference = ""
+        if difference:
+            raise CheckpointError(f"{path} was saved with another embedding than {embedding.name}: {difference}")
+        return embedding
+
     def _index(self, index: IndexName | None) -> IndexName | None:
         """The index that is asked for, unless the states have no neighbours to find."""
         return index if getattr(self.embedding, "has_neighbours", True) else "none"
@@ -429,20 +532,24 @@ class MFEC:
             check(self.observation_space.dtype, self.observation_space.shape)
         return self.observation_space.dtype == np.uint8 and self.memory.embed_with(self.embedding)
 
-    def _set_env(self, env: AnyEnv) -> None:
-        envs = make_environments(env, self._env_seed)
+    def _play_in(self, env: AnyEnv | str) -> None:
+        made = make_env(env) if isinstance(env, str) else env
+        envs = make_environments(made, self._env_seed)
         if hasattr(self, "observation_space"):
-            ours = describe_spaces(self.observation_space, self.action_space)
-            theirs = describe_spaces(envs.observation_space, envs.action_space)
+            ours = describe_spaces(self._seeing.own_space, self._acting.own_space)
+            theirs = describe_spaces(envs.seeing.own_space, envs.acting.own_space)
             if ours != theirs:
                 raise ValueError(f"the agent was trained on {ours}, this environment has {theirs}")
-        self.observation_space, self.action_space = envs.observation_space, envs.action_space
-        self._in_progress.envs = envs
+        self._set_spaces(envs.seeing, envs.acting)
+        self.env, self._in_progress.envs = made, envs
         self._truncated = self.config.resolved_truncated(envs.facts.published)
 
-    def _batch(self, observations: NDArray[Any] | int) -> NDArray[Any]:
+    def _set_spaces(self, seeing: Observations, acting: Actions) -> None:
+        self._seeing, self._acting = seeing, acting
+        self.observation_space, self.action_space = seeing.space, acting.space
+
+    def _batch(self, batch: NDArray[Any]) -> NDArray[Any]:
         """Observations (n, ...) as learning sees them; an error where they are none of the environment's."""
-        batch = in_space(observations, self.observation_space)
         if batch.shape[1:] != self.observation_space.shape or not batch.ndim:
             raise ValueError(f"an observation has the shape {self.observation_space.shape} here, not {batch.shape}")
         if not fits(batch, self.observation_space):
@@ -457,6 +564,32 @@ class MFEC:
     def _tell(self, callbacks: CallbackList) -> None:
         while self._untold:
             callbacks.on_game(self, self._untold.popleft())
+
+
+def _refuse_other_changes(changes: Changes) -> None:
+    unknown = changes.keys() - Changes.__annotations__.keys()
+    if unknown:
+        raise TypeError(
+            f"an agent cannot be loaded with another {', '.join(sorted(unknown))}; what can change is "
+            f"device, index, {', '.join(Changes.__annotations__)}"
+        )
+    AgentConfig(**changes)  # type: ignore[arg-type]  # senseless ones are no fault of the checkpoint
+
+
+def _refuse_smaller_capacity(changes: Changes, tensors: dict[str, Any]) -> None:
+    sizes = tensors.get("memory", {}).get("sizes", np.zeros(1, np.int64))
+    if "capacity" in changes and changes["capacity"] < sizes.max():
+        raise ValueError(
+            f"capacity must be at least {sizes.max()}, the entries of its fullest buffer, not {changes['capacity']}"
+        )
+
+
+def _with_changes(memory: dict[str, Any], changes: Changes) -> dict[str, Any]:
+    """The settings of a memory, with these changed where they are its own."""
+    own = {name: value for name, value in changes.items() if name in memory}
+    # How many cells an approximate search reads was found for the k and the recall that it had, so it begins anew.
+    anew = any(own.get(name, memory[name]) != memory[name] for name in ("k", "recall"))
+    return {**memory, **own, **({"index_kind": "none"} if anew else {})}
 
 
 @dataclass

@@ -6,6 +6,8 @@ from typing import Literal
 
 EnvKind = Literal["atari", "labyrinth", "other"]
 
+FUNCTION = "function/"
+"""How the name of an environment begins that a program has given as a function of its own, which no other knows."""
 LEVEL_IDS = {
     "mfec/Labyrinth-Forage-v0": "labyrinth_forage",
     "mfec/Labyrinth-ForageAndAvoid-v0": "labyrinth_forage_and_avoid",

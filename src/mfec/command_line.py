@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mfec.algorithms import RunConfig
 from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, EvaluationConfig
 
-Options = dict[str, str | None]  # a switch has no value
+Options = dict[str, str | tuple[str, ...] | None]  # a switch has no value
+REPEATED = {"--env-kwargs": "--env-kwargs", "--wrapper": "--wrapper", "--wrappers": "--wrapper"}
+"""Options that may be given several times, each with several values, and what each is called."""
 
 
 def arguments_of(config: RunConfig) -> list[str]:
@@ -22,7 +25,39 @@ def arguments_of(config: RunConfig) -> list[str]:
 
 def as_arguments(options: Options) -> list[str]:
     """Options as a command line has them."""
-    return [part for name, value in options.items() for part in (f"--{name}", value) if part is not None]
+    return [part for name, value in options.items() for part in (f"--{name}", *_values(value))]
+
+
+def _values(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else value
+
+
+def gather(given: Sequence[str]) -> list[str]:
+    """A command line in which an option that was given several times is given once, with all of its values.
+
+    >>> gather(["train", "a:B", "--wrapper", "c:D", "--seed", "1", "--wrapper=e:F"])
+    ['train', 'a:B', '--wrapper', 'c:D', 'e:F', '--seed', '1']
+    """
+    values: dict[str, list[str]] = {}
+    kept: list[str | list[str]] = []
+    now: list[str] | None = None  # values of the option that is being read
+    for part in given:
+        name, equals, value = part.partition("=")
+        option = REPEATED.get(name.replace("_", "-")) if part.startswith("--") else None
+        if option is not None:
+            if option not in values:
+                values[option] = [option]
+                kept.append(values[option])
+            now = values[option]
+            now += [value] if equals else []
+        elif part.startswith("--"):
+            now = None
+            kept.append(part)
+        else:
+            (kept if now is None else now).append(part)
+    return [part for own in kept for part in (own if isinstance(own, list) else [own])]
 
 
 def options_of(config: RunConfig) -> Options:
@@ -58,6 +93,8 @@ def differing(settings: Any, defaults: Any) -> Options:
             flag = name.replace("_", "-")
             if isinstance(value, bool):
                 options[flag if value else f"no-{flag}"] = None
+            elif isinstance(value, tuple):
+                options["wrapper" if name == "wrappers" else flag] = value
             else:
                 options[flag] = str(value)
     return options

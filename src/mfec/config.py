@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
+import re
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from mfec.schedule import Linear, chance
 
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 # What `truncated="auto"` is beyond Atari and the Labyrinth. Greedy play after 100,000 steps, mean of three seeds: in
 # Taxi -57 with it, -985 with "write", -224 with "skip"; in Acrobot -214, -358, -404; in CartPole no clear difference.
 TRUNCATED_ELSEWHERE: Literal["write", "bootstrap", "skip"] = "bootstrap"
 OWN_VAE = "vae"  # in a run directory: the VAE that the run has trained
+UNSAID: dict[str, Any] = {"env_kwargs": [], "wrappers": []}  # in files from before there were such settings
 FRAMES_LIMIT_GB = 1.0  # of frames that a run keeps, if it keeps any
 
 EMBEDDINGS = {
@@ -20,7 +26,7 @@ EMBEDDINGS = {
     "identity": "mfec.embeddings.identity:Identity",
     "table": "mfec.embeddings.identity:Table",
 }
-"""What `embedding` can name beside `auto`, and where it is. A line here adds one."""
+"""What `embedding` can name beside `auto` and `package.module:object`, and where it is. A line here adds one."""
 INDEXES = {
     "exact": "mfec.memory.neighbours.exact:ExactIndex",
     "cells": "mfec.memory.neighbours.cells:CellIndex",
@@ -31,10 +37,8 @@ INDEXES = {
 """What `index` can name, and where it is. A line here adds one."""
 
 if TYPE_CHECKING:
-    EmbeddingName = str
     IndexName = str
 else:
-    EmbeddingName = Literal[("auto", *EMBEDDINGS)]
     IndexName = Literal[tuple(INDEXES)]
 DeviceName = Literal["cpu", "cuda"]
 Kernel = Literal["mean", "inverse"]
@@ -74,14 +78,16 @@ class AgentConfig(Settings):
     distance, as in Neural Episodic Control by Pritzel et al., 2017)."""
     gamma: float = 1.0
     """Discount rate of returns."""
-    epsilon: float = 0.005
-    """Chance of a random action."""
+    epsilon: float | str = 0.005
+    """Chance of a random action: a number, or linear:START:END:FRAMES (linear:1:0.005:100000), which goes from one
+    number to another over the run's first so many frames."""
     capacity: int = 1_000_000
     """Entries in each action's buffer."""
-    embedding: EmbeddingName = "auto"
-    """From observation to state: random_projection, vae, identity (the numbers as they are) or table (Discrete
-    observations without neighbours). auto is vae where --vae names an encoder, table where observations are Discrete;
-    else it projects observations of more than --dim numbers and takes others as they are."""
+    embedding: str = "auto"
+    """From observation to state: random_projection, vae, identity (the numbers as they are), table (Discrete
+    observations without neighbours), or one of your own, package.module:object. auto is vae where --vae names an
+    encoder, table where observations are Discrete; else it projects observations of more than --dim numbers and takes
+    others as they are."""
     vae: str = ""
     """Encoder of --embedding vae: a directory that `mfec vae train` wrote, or the name of one that ships (qbert, ...);
     {env} stands for the environment. Without one, a run first plays at random and trains its own (--vae-frames,
@@ -115,15 +121,21 @@ class AgentConfig(Settings):
         super().__post_init__()
         if self.k < 1 or self.capacity < 1 or self.dim < 1:
             raise ValueError("k, capacity and dim must be at least 1")
+        if self.embedding not in ("auto", *EMBEDDINGS) and not is_import_name(self.embedding):
+            raise unknown_embedding(self.embedding)
         if self.vae and self.embedding not in ("auto", "vae"):
             raise ValueError(f"an encoder ({self.vae!r}) is for the embedding vae, not for {self.embedding}")
         if not 0.0 < self.gamma <= 1.0:
             raise ValueError(f"gamma must lie above 0 and not above 1, not {self.gamma}")
         if not 0.0 < self.recall <= 1.0:
             raise ValueError(f"recall must lie above 0 and not above 1, not {self.recall}")
-        if not 0.0 <= self.epsilon <= 1.0:
-            raise ValueError(f"epsilon must lie between 0 and 1, not {self.epsilon}")
+        epsilon = chance(self.epsilon, "epsilon")
+        object.__setattr__(self, "epsilon", str(epsilon) if isinstance(epsilon, Linear) else epsilon)
         self.resolved_index()
+
+    def epsilon_at(self, frames: int) -> float:
+        """The chance of a random action after so many frames."""
+        return self.epsilon if isinstance(self.epsilon, float) else Linear.parse(self.epsilon)(frames)
 
     def resolved_index(self) -> IndexName:
         """The index that `auto` stands for: that of the device, where it has one."""
@@ -152,9 +164,21 @@ class EnvConfig:
     """Atari: chance, in each frame, that the last action is repeated."""
     max_frames: int = 108_000
     """Atari: frames after which a game is cut off (half an hour of play)."""
+    env_kwargs: tuple[str, ...] = ()
+    """Keywords for the environment: is_slippery=false size=8. Values are read as TOML where they are; others are
+    words."""
+    wrappers: tuple[str, ...] = ()
+    """Wrappers around each environment, from the inside out: package.module:Wrapper, or a function that takes an
+    environment and returns one."""
 
     def __post_init__(self) -> None:
         check_types(self)
+        for name in ("env_kwargs", "wrappers"):
+            object.__setattr__(self, name, _words(name, getattr(self, name)))
+        for wrapper in self.wrappers:
+            if not all(wrapper.partition(":")):
+                raise ValueError(f"a wrapper is named package.module:Wrapper, not {wrapper!r}")
+        self.keywords()
         if self.n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {self.n_envs}")
         if self.frame_stack < 1:
@@ -163,6 +187,32 @@ class EnvConfig:
             raise ValueError(f"sticky_actions must be a probability below 1, not {self.sticky_actions}")
         if self.max_frames < 4:
             raise ValueError(f"max_frames must be at least 4, not {self.max_frames}")
+
+    def keywords(self) -> dict[str, Any]:
+        """`env_kwargs` as Python has them.
+
+        >>> EnvConfig(env_kwargs=("is_slippery=false", "map_name=8x8", "success_rate=0.9")).keywords()
+        {'is_slippery': False, 'map_name': '8x8', 'success_rate': 0.9}
+        """
+        keywords: dict[str, Any] = {}
+        for given in self.env_kwargs:
+            name, equals, value = given.partition("=")
+            name = name.strip()
+            if not equals or not name.isidentifier():
+                raise ValueError(f"a keyword of env_kwargs is name=value, for example size=8, not {given!r}")
+            if name in keywords:
+                raise ValueError(f"env_kwargs has {name} twice")
+            keywords[name] = _value(value.strip())
+        return keywords
+
+    def of_atari(self) -> dict[str, Any]:
+        """The settings that Atari games alone have."""
+        return {name: getattr(self, name) for name in ("frame_stack", "sticky_actions", "max_frames")}
+
+    def made_with(self) -> dict[str, Any]:
+        """What makes each of the environments, as JSON takes it."""
+        settings = {name: list(own) if isinstance(own, tuple) else own for name, own in vars(self).items()}
+        return {name: own for name, own in settings.items() if name != "n_envs"}
 
 
 @dataclass(frozen=True)
@@ -234,9 +284,48 @@ def check_types(config: Any) -> None:
             object.__setattr__(config, name, number)
 
 
+def _words(name: str, given: Any) -> tuple[str, ...]:
+    """Several words, of which TOML makes a list."""
+    if isinstance(given, str) or not all(isinstance(word, str) for word in given):
+        raise ValueError(f"{name} must be a list of words, not {given!r}")
+    return tuple(given)
+
+
+# TOML has no None, and Python's other two would be words, which are true.
+PYTHONS = {"True": True, "False": False, "None": None}
+
+
+def _value(text: str) -> Any:
+    """A value as TOML reads it, or Python's words for true, false and none; any other text is itself."""
+    if text in PYTHONS:
+        return PYTHONS[text]
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return read["value"] if len(read) == 1 else text
+
+
 @cache
 def _hints(config: type[object]) -> dict[str, Any]:
     return get_type_hints(config)
+
+
+def is_import_name(name: object) -> bool:
+    """Whether a name says where an object of the user's is: `package.module:object`.
+
+    >>> is_import_name("encoders:Resnet"), is_import_name("vae")
+    (True, False)
+    """
+    return isinstance(name, str) and bool(re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", name))
+
+
+def unknown_embedding(name: object) -> ValueError:
+    """The error for a name that is none of an embedding's."""
+    near = difflib.get_close_matches(str(name), ["auto", *EMBEDDINGS], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    there = ", ".join(["auto", *EMBEDDINGS])
+    return ValueError(f"unknown embedding {name!r}{hint} there are {there}, and your own: package.module:object")
 
 
 def check_frames_limit(gigabytes: float) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.envs.environments import Environments, EnvsError, Step
+from mfec.envs.flattening import NotInSpace
 from mfec.envs.spaces import fits, misfit
 from mfec.episode import Episode, episode_tensors, restore_episodes
 from mfec.errors import MfecError
@@ -90,6 +91,12 @@ class GamesInProgress:
             self._begin(np.ones(envs.n, np.bool_), frames)
         self._to_restore = None
 
+    def give_up(self) -> None:
+        """Forget the games in progress; new ones begin with the next `start`, on seeds that none has had."""
+        assert self.envs is not None
+        self.envs.number_games_from(self.begun)
+        self.episodes, self.turn, self.in_flight, self._to_restore = [], 0, {}, None
+
     def step(self, act: Callable[[NDArray[Any]], Decision], frames: int) -> Played | None:
         """The group whose turn it is acts, and the next one's step comes in; None where that one has not acted yet.
 
@@ -113,8 +120,10 @@ class GamesInProgress:
         assert self.envs is not None
         try:
             step = self.envs.receive(self.turn)
-        except Exception:
+        except Exception as error:
             self._to_restore = self.summary()  # who knows what such an environment has done of its step
+            if isinstance(error, NotInSpace):
+                raise BadEnvironmentData(f"the environment returned {error} after frame {frames}") from None
             raise
         episodes, space = self.episodes[self.envs.groups[self.turn]], self.envs.observation_space
         # No return is larger than the rewards together, whatever their signs; and nothing is above NaN.
@@ -163,12 +172,23 @@ class GamesInProgress:
 
     def _begin(self, mask: NDArray[np.bool_], frames: int) -> None:
         assert self.envs is not None
-        lives = self.envs.begin(mask)
+        try:
+            lives = self.envs.begin(mask)
+        except Exception as error:
+            self._begin_episodes(mask, np.zeros(self.envs.n, np.int64))
+            # The games are counted as begun, whatever they show: brought back, they begin again.
+            self._to_restore = {**(self.summary() or {}), "observations": None}
+            if isinstance(error, NotInSpace):
+                raise BadEnvironmentData(f"a game begins with {error}, after frame {frames}") from None
+            raise
+        self._begin_episodes(mask, lives)
+        self._refuse_bad_start(frames)
+
+    def _begin_episodes(self, mask: NDArray[np.bool_], lives: NDArray[np.int64]) -> None:
         for env_id in np.flatnonzero(mask):
             self.begun += 1
             # Lives that are not known yet are no lives: whatever the first step tells, none was lost in it.
             self.episodes[env_id] = Episode(lives=max(0, int(lives[env_id])), number=self.begun)
-        self._refuse_bad_start(frames)
 
     def _refuse_bad_start(self, frames: int) -> None:
         assert self.envs is not None

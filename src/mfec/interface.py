@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -140,6 +140,7 @@ class Agent(Protocol):
     ) -> tuple[NDArray[np.int64], PolicyState | None]:
         """The action for one observation or a batch of them, and the policy's state, as in Stable-Baselines3.
 
+        Both are the environment's own, a batch of `Dict` observations a dict of arrays (`mfec.envs.flattening`).
         It leaves no trace on the agent, which learns on as if nobody had asked. rng: where random numbers come from,
         one generator or one for each observation.
         """
@@ -196,17 +197,36 @@ class Callback:
         """`learn` has ended, however it did: let go of files and threads."""
 
 
+CallbackFunction = Callable[[Any], bool | None]
+"""A function as a callback: it is called with the agent after every step, and ends `learn` by returning False."""
+Callbacks = Callback | CallbackFunction | Iterable[Callback | CallbackFunction]
+"""What `learn` takes: a callback, a function, or several of them."""
+
+
+class EveryStep(Callback):
+    """Calls a function with the agent after every step; False from it ends `learn`."""
+
+    def __init__(self, function: CallbackFunction) -> None:
+        self._function = function
+
+    def on_step(self, agent: Agent) -> bool | None:
+        """Call it."""
+        return self._function(agent)
+
+
 class CallbackList(Callback):
     """Callbacks in the order in which they are told, and the clock of the run.
 
     Args:
-        callbacks: in their order; a list within a list is taken as it is.
+        callbacks: in their order: functions of the agent, too, and the members of lists like this one.
         first_frame: where the agent's own frames begin, if others were seen before.
         seconds: that the run took before it was stopped.
     """
 
-    def __init__(self, callbacks: Iterable[Callback] = (), *, first_frame: int = 0, seconds: float = 0.0) -> None:
-        self.members = list(callbacks)
+    def __init__(
+        self, callbacks: Iterable[Callback | CallbackFunction] = (), *, first_frame: int = 0, seconds: float = 0.0
+    ) -> None:
+        self.members = [member for given in callbacks for member in _members(given)]
         for member in self.members:
             member.callbacks = self
         # Of each method those that have it: most have few, and a step takes a quarter of a millisecond.
@@ -217,11 +237,14 @@ class CallbackList(Callback):
         self._row_frames = self._next_row = self._written = 0
 
     @classmethod
-    def of(cls, callback: Callback | Iterable[Callback] | None) -> CallbackList:
-        """What was given to `learn`, as a list."""
-        if isinstance(callback, CallbackList):
-            return callback
-        return cls([] if callback is None else [callback] if isinstance(callback, Callback) else callback)
+    def of(cls, given: Callbacks | None, *others: Callback) -> CallbackList:
+        """What was given to `learn`, as a list, and these others."""
+        if isinstance(given, CallbackList):
+            if not others:
+                return given
+            return cls([given, *others], first_frame=given._first_frame, seconds=given._seconds)
+        several: Iterable[Any] = given if isinstance(given, Iterable) else [] if given is None else [given]
+        return cls([*several, *others])
 
     @contextlib.contextmanager
     def around(
@@ -283,7 +306,10 @@ class CallbackList(Callback):
         go_on = True
         for member in self._of["on_step"]:
             began = time.perf_counter()
-            go_on = member.on_step(agent) is not False and go_on
+            answer = member.on_step(agent)
+            # A comparison of numpy's numbers is no `False` but one of numpy's own.
+            stops = answer is False or (isinstance(answer, np.bool_) and not answer)
+            go_on = go_on and not stops
             self._stop_clock(member, began)
         return go_on
 
@@ -328,6 +354,18 @@ class CallbackList(Callback):
 
 
 METHODS = [name for name in vars(Callback) if name.startswith("on_") or name in ("check", "flush", "close")]
+
+
+def _members(given: Any) -> list[Callback]:
+    if isinstance(given, CallbackList):
+        return given.members
+    if isinstance(given, Callback):
+        return [given]
+    if isinstance(given, type) or not callable(given):
+        what = f"the class {given.__name__}" if isinstance(given, type) else f"{given!r}"
+        hint = f"; give one of its objects: {given.__name__}(...)" if isinstance(given, type) else ""
+        raise TypeError(f"a callback is a mfec.Callback or a function of the agent, not {what}{hint}")
+    return [EveryStep(given)]
 
 
 def _overridden(member: Callback) -> set[str]:

@@ -1,31 +1,39 @@
-"""A line on a terminal: live, or printed every few seconds where the output is no terminal."""
+"""A line of progress: live on a terminal and in a notebook, else printed every few seconds."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from importlib import import_module
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 LOG = logging.getLogger("mfec")
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 5.0
+BAR_COLUMNS = 80  # of a bar, at most
 
 
 class Line:
-    """One line of progress: live on a terminal, printed every few seconds elsewhere.
+    """One line of progress: live on a terminal and in a notebook, printed every few seconds elsewhere.
 
     What the package logs meanwhile, such as a change of the neighbour index, is shown above.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._live: Live | InNotebook | None = None
+        if console.is_jupyter:
+            self._live = InNotebook()
+        elif console.is_terminal:
+            self._live = Live(console=console, auto_refresh=False)
         self._every = LIVE_SECONDS if self._live else PLAIN_SECONDS
         self._shown_at = time.perf_counter()
         self._shown_amount = -1.0
@@ -60,19 +68,43 @@ class Line:
         self._shown_at, self._shown_amount = now, amount
         return self._speed
 
-    def show(self, parts: list[str]) -> None:
-        """Show these parts; a narrow terminal gets two lines of them."""
+    def show(self, parts: list[str], share: float | None = None) -> None:
+        """Show these parts; a narrow terminal gets two lines of them. share: what is done of all, shown as a bar."""
         line = "  ".join(parts)
         if self._live is None:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
             return
         if len(line) > self._console.width:
             line = "  ".join(parts[:3]) + "\n" + "  ".join(parts[3:])
-        self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+        shown = Table.grid()
+        if share is not None:
+            shown.add_row(ProgressBar(total=1.0, completed=share, width=min(BAR_COLUMNS, self._console.width)))
+        shown.add_row(Text(line, no_wrap=True, overflow="ellipsis"))
+        self._live.update(shown, refresh=True)
 
     def say(self, message: str) -> None:
         """A line above the progress."""
         self._console.print(message, style="bold", highlight=False, markup=False, soft_wrap=True)
+
+
+class InNotebook:
+    """What `Live` is on a terminal: an output of the cell that is replaced. (rich's own needs ipywidgets for that.)"""
+
+    def __init__(self) -> None:
+        self._output: Any = None
+
+    def start(self) -> None:
+        """There is nothing to show yet."""
+
+    def update(self, shown: Any, *, refresh: bool) -> None:
+        """Show this instead."""
+        if self._output is None:
+            self._output = import_module("IPython.display").display(shown, display_id=True)
+        else:
+            self._output.update(shown)
+
+    def stop(self) -> None:
+        """What was shown last stays."""
 
 
 class LogTo(logging.Handler):

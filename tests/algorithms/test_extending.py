@@ -9,6 +9,7 @@ import shlex
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from mfec import MFEC, make_atari
 from mfec.algorithms import RunConfig, UnknownAlgorithm, algorithm, names
+from mfec.algorithms.mfec import MFECConfig
 from mfec.callbacks import Checkpoints, Tables
 from mfec.checkpoint import CheckpointError
 from mfec.cli import main
@@ -26,7 +28,7 @@ from mfec.run_directory import RunDirectory
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.M | re.S)
-ALGORITHM, INDEX, EMBEDDING, CALLBACK = BLOCKS
+ALGORITHM, INDEX, FUNCTION, MODULE, KEPT, CALLBACK = BLOCKS
 COMMANDS = re.findall(r"^    (mfec [^\n]*)$", PAGE, flags=re.M)
 
 
@@ -41,12 +43,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert points
     group, name, value = points.groups()
     (place / "q_learning-1.dist-info" / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
+    (place / "encoders.py").write_text(FUNCTION + KEPT)
     monkeypatch.syspath_prepend(place)
     monkeypatch.chdir(tmp_path)
     algorithm.cache_clear()
     yield place
     algorithm.cache_clear()
     sys.modules.pop("q_learning", None)
+    sys.modules.pop("encoders", None)
 
 
 def run_text(text: str, name: str = "page") -> Any:
@@ -61,7 +65,7 @@ def test_the_algorithm_is_at_most_sixty_lines():
 
 
 def test_every_command_of_the_page_works(capsys: pytest.CaptureFixture[str]):
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 8
     for command in COMMANDS:
         arguments = shlex.split(command.replace("--total-frames 20000", "--total-frames 2000").replace("40000", "4000"))
         extra = ["--no-video"] if arguments[1] == "train" else []
@@ -145,14 +149,32 @@ def test_the_index_finds_what_exact_search_finds(monkeypatch: pytest.MonkeyPatch
     assert np.array_equal(ours.squared, exact.squared)
 
 
-def test_the_embedding_is_saved_and_given_back(tmp_path: Path):
-    thumbnails = run_text(EMBEDDING).Thumbnails
-    agent = MFEC(make_atari("qbert"), embedding=thumbnails(), seed=0).learn(400)
-    agent.save("runs/thumbnails")
-    with pytest.raises(CheckpointError, match="Thumbnails"):
-        MFEC.load("runs/thumbnails")
-    again = MFEC.load("runs/thumbnails", embedding=thumbnails())
+def test_the_function_is_an_embedding_that_must_be_given_back():
+    function = run_text(FUNCTION).every_eighth_pixel
+    agent = MFEC(make_atari("qbert"), embedding=function, seed=0).learn(400)
+    assert agent.embedding.dim == 11 * 11
+    agent.save("runs/eighth")
+    with pytest.raises(CheckpointError, match="every_eighth_pixel"):
+        MFEC.load("runs/eighth")
+    again = MFEC.load("runs/eighth", embedding=function)
     assert len(again.memory) == len(agent.memory)
+
+
+@pytest.mark.torch
+def test_the_module_is_an_embedding():
+    agent = MFEC(make_atari("qbert"), embedding=run_text(MODULE).Convolutions, seed=0).learn(400)
+    assert (agent.embedding.name, agent.embedding.dim) == ("Convolutions", 16 * 4 * 4)
+
+
+def test_what_the_checkpoint_holds_of_an_embedding_is_what_is_loaded(tmp_path: Path):
+    kept = run_text(KEPT).SomePixels
+    agent = MFEC(make_atari("qbert"), embedding=kept, dim=30, seed=5).learn(400)
+    agent.save("runs/some")
+    again = MFEC.load("runs/some", embedding=kept)
+    assert np.array_equal(again.embedding.pixels, agent.embedding.pixels)  # type: ignore[attr-defined]
+    config = RunConfig("qbert", 400, agent=MFECConfig(embedding="encoders:SomePixels", dim=30))
+    train(config, tmp_path / "run")
+    assert RunDirectory(train(replace(config, total_frames=800), tmp_path / "run", resume=True).path).exists
 
 
 def test_the_callback_ends_training(tmp_path: Path):

@@ -219,9 +219,12 @@ def test_an_unknown_scenario_is_an_error_that_names_the_nearest(given, meant):
         make_env(given)
 
 
-def test_scenarios_that_press_several_buttons_at_once_are_refused(make):
-    with pytest.raises(TypeError, match=r"the action space is MultiBinary .* supported are Discrete actions"):
-        make_environments(make("VizdoomBasic-MultiBinary-v1"), np.random.SeedSequence(0))
+def test_buttons_that_are_pressed_together_are_numbered(make):
+    envs = make_environments(make("VizdoomBasic-MultiBinary-v1"), np.random.SeedSequence(0))
+    assert envs.action_space.n == 8
+    envs.begin(np.ones(1, np.bool_))
+    envs.send(0, np.array([5]))
+    assert envs.receive(0).observations.shape == (1, 84, 84)
 
 
 def test_settings_of_atari_are_refused():

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from mfec import MFEC
-from mfec.callbacks import Callback, ProgressLine
+from mfec.callbacks import Callback, ProgressBar
 from mfec.cli import main
 from mfec.interface import Agent
 from mfec.terminal import Line
@@ -45,7 +45,7 @@ class Rows(Callback):
 
 
 def learn(console: Console, *others: Callback, frames: int = 400) -> MFEC:
-    return MFEC("FrozenLake-v1", capacity=50, seed=0).learn(frames, [ProgressLine(console), *others])
+    return MFEC("FrozenLake-v1", capacity=50, seed=0).learn(frames, [ProgressBar(console), *others])
 
 
 # -- The line ---------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_plain_lines_come_every_few_seconds_and_at_the_end(monkeypatch):
     monkeypatch.setattr("mfec.terminal.time", SimpleNamespace(perf_counter=clock))
     said = io.StringIO()
     agent = MFEC("FrozenLake-v1", capacity=50, seed=0)
-    shown = ProgressLine(Console(file=said))
+    shown = ProgressBar(Console(file=said))
     shown.on_start(agent, 12)
     shown.on_progress(agent, {"exact_match_rate": 0.5})
     for agent.frames in range(13):

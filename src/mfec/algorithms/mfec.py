@@ -12,7 +12,7 @@ from mfec.algorithms.registry import Algorithm, Footprint
 from mfec.algorithms.run_config import RunConfig
 from mfec.canonical_names import env_kind
 from mfec.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint
-from mfec.config import OWN_VAE, AgentConfig, EmbeddingName, IndexName, Settings, VAEConfig, folder_of
+from mfec.config import OWN_VAE, AgentConfig, IndexName, Settings, VAEConfig, folder_of, is_import_name
 from mfec.device import refuse_missing
 from mfec.recipes import AGENT, RecipeName
 
@@ -123,7 +123,8 @@ class EpisodicControl(Algorithm):
         own = settings_of(config)
         _refuse_missing_torch(own, device)
         index: IndexName | None = None if playing else own.index
-        agent = MFEC.load(path, env=env, device=device or own.device, index=index)
+        embedding = own.embedding if is_import_name(own.embedding) else None
+        agent = MFEC.load(path, env=env, embedding=embedding, device=device or own.device, index=index)
         saved = replace(agent.config, device=own.device, index=own.index)
         if (saved, agent.seed) != (own.of_agent, config.seed):
             raise CheckpointError(f"{path} is of another run: its settings are not those of config.toml")
@@ -182,7 +183,7 @@ def _refuse_missing_torch(own: MFECConfig, device: Any) -> None:
         refuse_missing(own.device)
 
 
-def embedding_of_run(agent: AgentConfig, space: Any, out: Path | None) -> tuple[EmbeddingName, int]:
+def embedding_of_run(agent: AgentConfig, space: Any, out: Path | None) -> tuple[str, int]:
     """The embedding that `auto` stands for in the run in `out`, and the numbers in its states.
 
     A checkpoint holds its encoder, so a run goes on though the directory that it came from is gone.

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.envs.environments import make_environments
-from mfec.interface import Callback, CallbackList, Game, Metrics, PolicyState
+from mfec.interface import CallbackList, Callbacks, Game, Metrics, PolicyState
+from mfec.progress import ProgressBar
+from mfec.summary import agent_html
 
 
 class StepAgent:
@@ -32,7 +34,8 @@ class StepAgent:
         if self.envs.n != 1:
             raise ValueError(f"{type(self).__name__} plays one environment, not {self.envs.n}")
         self.rng = np.random.default_rng(exploration)
-        self.seed = seed
+        self.env, self.seed = env, seed
+        self.run_directory: Path | None = None  # that it was trained in, if `mfec.train` has trained it
         self.frame_skip = self.envs.frame_skip
         self.frames = self.games = 0
         self.scores: deque[float] = deque(maxlen=100)
@@ -63,9 +66,14 @@ class StepAgent:
 
     # -- The rest -----------------------------------------------------------------------------------------------------
 
-    def learn(self, total_frames: int, callback: Callback | Sequence[Callback] | None = None) -> Self:
+    @property
+    def num_timesteps(self) -> int:
+        """Steps of environments so far, as Stable-Baselines3 counts them: frames, by the frames in a step."""
+        return self.frames // self.frame_skip
+
+    def learn(self, total_frames: int, callback: Callbacks | None = None, *, progress_bar: bool = False) -> Self:
         """Play and learn until it has seen so many frames in all."""
-        callbacks = CallbackList.of(callback)
+        callbacks = CallbackList.of(callback, *([ProgressBar()] if progress_bar else []))
         with callbacks.around(self, total_frames):
             if not self.frames:
                 self.envs.begin(np.array([True]))
@@ -92,6 +100,10 @@ class StepAgent:
             self.envs.begin(np.array([True]))
             callbacks.on_game(self, game)
 
+    def _repr_html_(self) -> str:
+        settings = getattr(self, "settings", None)
+        return agent_html(self, type(self).__name__, env=self.env, settings=settings, facts={})
+
     def predict(
         self,
         observation: Any,
@@ -103,14 +115,15 @@ class StepAgent:
         rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
     ) -> tuple[NDArray[np.int64], None]:
         """The action for one observation or a batch of them, as in Stable-Baselines3."""
-        shape = self.envs.observation_space.shape or ()
-        batch = np.asarray(observation).reshape(-1, *shape)
+        seeing = self.envs.seeing
+        single = seeing.is_one(observation)
+        batch = seeing.one(observation) if single else seeing.batch(observation)
         chance = 0.0 if deterministic else self.evaluation_epsilon if epsilon is None else epsilon
         dice = [rng or np.random.default_rng()] if rng is None or isinstance(rng, np.random.Generator) else list(rng)
         dice = dice * len(batch) if len(dice) == 1 else dice
         chosen = [self._choose(own, chance, die) for own, die in zip(batch, dice, strict=True)]
-        actions = np.array(chosen, np.int64) + int(self.envs.action_space.start)
-        return (actions[0] if np.shape(observation) == shape else actions), None
+        actions = self.envs.acting.own(np.array(chosen, np.int64))
+        return (actions[0] if single else actions), None
 
     def _choose(self, observation: NDArray[Any], epsilon: float, rng: np.random.Generator) -> int:
         if epsilon and rng.random() < epsilon:

@@ -1,6 +1,7 @@
 """What hangs off the learning loop: tables, checkpoints, TensorBoard, history, evaluations, progress, stopping.
 
-Give `learn` one of them, or a list, and add your own: a subclass of `Callback` overrides what is of use.
+Give `learn` one of them, or a list, and add your own: a subclass of `Callback` overrides what is of use, and a plain
+function is called with the agent after every step. What returns False ends training.
 
 >>> from mfec import MFEC
 >>> from mfec.callbacks import StopAfterGames
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from mfec.callbacks.checkpoints import Checkpoints
     from mfec.callbacks.episode_history import EpisodeHistory
     from mfec.callbacks.evaluations import Evaluations
-    from mfec.callbacks.progress_line import ProgressLine
     from mfec.callbacks.tables import Tables
     from mfec.callbacks.tensorboard import TensorBoard
+    from mfec.progress import ProgressBar
 
 # Imported when first used: an agent needs none of what these import.
 _HOMES = {
     "Checkpoints": "mfec.callbacks.checkpoints",
     "EpisodeHistory": "mfec.callbacks.episode_history",
     "Evaluations": "mfec.callbacks.evaluations",
-    "ProgressLine": "mfec.callbacks.progress_line",
+    "ProgressBar": "mfec.progress",
     "Tables": "mfec.callbacks.tables",
     "TensorBoard": "mfec.callbacks.tensorboard",
 }
@@ -40,7 +41,7 @@ __all__ = [
     "Checkpoints",
     "EpisodeHistory",
     "Evaluations",
-    "ProgressLine",
+    "ProgressBar",
     "StopAfterGames",
     "StopAtScore",
     "Stopped",

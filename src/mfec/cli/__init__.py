@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -19,9 +20,10 @@ from mfec.cli.inspect import Inspect, run_inspect
 from mfec.cli.play import Play, run_play
 from mfec.cli.report import Report, run_report
 from mfec.cli.reproduce import Reproduce, run_reproduce
-from mfec.cli.stopping import STOPPED
+from mfec.cli.stopping import STOPPED, show_their_traceback
 from mfec.cli.train import Train, run_train, train_command
 from mfec.cli.vae import Vae, VaeShow, VaeTrain, run_vae_show, run_vae_train
+from mfec.command_line import gather
 from mfec.errors import MfecError
 
 __all__ = [
@@ -67,7 +69,8 @@ def command_for(given: Sequence[str]) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = gather(sys.argv[1:] if arguments is None else arguments)
+    _import_from_here()
     try:
         command = tyro.cli(
             command_for(given),
@@ -82,8 +85,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MfecError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
         if os.environ.get("MFEC_TRACEBACK"):
             raise
+        show_their_traceback(error)
         print(f"mfec: {error}", file=sys.stderr)
         return 1
+
+
+def _import_from_here() -> None:
+    """Let environments, wrappers and the like be imported from the current directory.
+
+    It comes last, so that no file in it takes the place of a package that is installed.
+    """
+    with contextlib.suppress(OSError):  # it may be gone
+        here = os.getcwd()
+        if here not in sys.path:
+            sys.path.append(here)
 
 
 def _run(

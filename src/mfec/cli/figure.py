@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
@@ -40,8 +40,8 @@ class Figure2:
     """Run directories, or directories with runs below them; an environment's runs may differ in k and the seed."""
     out: Annotated[Path, arg(metavar="FILE")] = Path("figure2.png")
     """The picture: .png, .pdf or .svg; or .csv for the numbers in it."""
-    embedding: Literal["random_projection", "vae", "identity", "table"] = "vae"
-    """Runs with this embedding are drawn."""
+    embedding: str = "vae"
+    """Runs with this embedding are drawn: random_projection, vae, identity, table, or package.module:object."""
     at_frames: Annotated[int | None, arg(metavar="INT")] = None
     """Frames after which scores are taken; None stands for as many as all runs of an environment have come to."""
     score: ScoreName = "training"

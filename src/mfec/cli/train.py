@@ -16,7 +16,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from mfec.algorithms import Algorithm, RunConfig, algorithm
 from mfec.canonical_names import canonical_name
 from mfec.cli.many_runs import LauncherOptions, film, make_launcher, report
-from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume
+from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume, show_their_traceback
 from mfec.cli.vae import draw_vae
 from mfec.command_line import Options, as_arguments, differing, options_of, options_of_training
 from mfec.config import (
@@ -38,13 +38,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class EnvOptions(EnvConfig):
+    """Settings of the environments, as options."""
+
+    wrappers: Annotated[tuple[str, ...], arg(name="wrapper", metavar="MODULE:WRAPPER [...]")] = ()
+    """Wrappers around each environment, the first one innermost: package.module:Wrapper, or a function that takes an
+    environment and returns one."""
+
+    @property
+    def settings(self) -> EnvConfig:
+        """Without the options' own names."""
+        return EnvConfig(**vars(self))
+
+
+@dataclass(frozen=True)
 class Train:
     """Train an agent; everything goes into a run directory. Defaults are the paper's for Atari; on the Labyrinth, k is
     50, gamma 0.99 and capacity 100,000 unless given. --recipe tuned has others."""
 
     envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
-    """Short name of an Atari game (qbert, ...) or a Labyrinth level (labyrinth_forage, ...), or a Gymnasium id; `mfec
-    envs` lists them. Several train side by side, in OUT/ENV."""
+    """Short name of an Atari game (qbert, ...) or a Labyrinth level (labyrinth_forage, ...), a Gymnasium id, or
+    package.module:attribute, an environment class or a function that makes one; `mfec envs` lists them. Several train
+    side by side, in OUT/ENV."""
     algorithm: str = RunConfig.algorithm
     """What learns: mfec, or for comparison dqn, prioritised_dqn or a2c (synchronous A3C), which need the extra
     `baselines`, or one that another package brings. Each has settings of its own: --algorithm dqn --help shows them."""
@@ -75,7 +90,7 @@ class Train:
     ignore_memory_limit: bool = False
     """Start even if the memory could come to need more than there is of RAM, or of the GPU's, in this run."""
     agent: OmitArgPrefixes[Settings] = field(default_factory=Settings)
-    environment: OmitArgPrefixes[EnvConfig] = field(default_factory=EnvConfig)
+    environment: OmitArgPrefixes[EnvOptions] = field(default_factory=EnvOptions)
     evaluation: OmitArgPrefixes[EvaluationConfig] = field(default_factory=EvaluationConfig)
 
 
@@ -98,10 +113,14 @@ def _train_command(kind: Algorithm) -> type[Train]:
         raise ValueError(f"{kind.name} has settings that `mfec train` has already: {', '.join(sorted(twice))}")
     settings: Any = kind.settings
     agent = ("agent", Annotated[settings, tyro.conf.OmitArgPrefixes], field(default_factory=settings))
-    envs = ("environment", OmitArgPrefixes[EnvConfig], field(default_factory=lambda: kind.environment))
+    envs = ("environment", OmitArgPrefixes[EnvOptions], field(default_factory=lambda: _as_options(kind.environment)))
     made = make_dataclass("Train", [agent, envs], bases=(Train,), frozen=True)
     made.__doc__ = Train.__doc__
     return made
+
+
+def _as_options(environment: EnvConfig) -> EnvOptions:
+    return EnvOptions(**vars(environment))
 
 
 def run_train(command: Train, given: Sequence[str]) -> int:
@@ -124,7 +143,8 @@ def run_train(command: Train, given: Sequence[str]) -> int:
 def _with_defaults(command: Train, env: str, given: Sequence[str]) -> Train:
     """The command as it is for that environment: what was given, and the defaults there for the rest."""
     kind, cls = algorithm(command.algorithm), type(command)
-    defaults = cls(command.envs, agent=kind.defaults(env, command.recipe), environment=kind.environment)
+    environment = _as_options(kind.environment)
+    defaults = cls(command.envs, agent=kind.defaults(env, command.recipe), environment=environment)
     if defaults == cls(command.envs):
         return command
     # Read once more: `command` cannot tell a default from the same number given.
@@ -146,12 +166,14 @@ def _runs(commands: dict[str, Train], out: Path) -> list[Run]:
 
 def _run_config(command: Train, env: str, seed: int) -> RunConfig:
     total, kind = command.total_frames, command.algorithm
-    return RunConfig(env, total, seed, command.agent, command.environment, kind, command.evaluation)
+    return RunConfig(env, total, seed, command.agent, command.environment.settings, kind, command.evaluation)
 
 
 def _train_one(command: Train, config: RunConfig, out: Path, again: list[str], console: Console) -> int:
     from mfec.callbacks import Stopped
+    from mfec.envs.crashes import EnvironmentCrash
     from mfec.experiments.train import train
+    from mfec.run_directory import RunDirectory
 
     try:
         directory = train(
@@ -166,6 +188,13 @@ def _train_one(command: Train, config: RunConfig, out: Path, again: list[str], c
         )
     except (Stopped, KeyboardInterrupt) as stopped:
         return say_how_to_resume(again, saved=isinstance(stopped, Stopped))
+    except EnvironmentCrash as crash:
+        if os.environ.get("MFEC_TRACEBACK") or not RunDirectory(out).has_checkpoint:
+            raise
+        show_their_traceback(crash)
+        print(f"mfec: {crash}", file=sys.stderr)
+        say_how_to_resume(again, why="what was learned before is saved; once the environment is mended, go on with")
+        return 1
     _draw_curve([directory], directory.curve, console)
     _draw_own_vae(config, directory, console)
     if command.video:

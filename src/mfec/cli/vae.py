@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +43,10 @@ class VaeTrain:
     """Atari: frames in an observation."""
     sticky_actions: float = EnvConfig.sticky_actions
     """Atari: chance, in each frame, that the last action is repeated."""
+    env_kwargs: tuple[str, ...] = ()
+    """Keywords for the environment: is_slippery=false size=8."""
+    wrappers: Annotated[tuple[str, ...], arg(name="wrapper", metavar="MODULE:WRAPPER [...]")] = ()
+    """Wrappers around each environment, the first one innermost."""
     recipe: OmitArgPrefixes[VAEConfig] = field(default_factory=VAEConfig)
 
 
@@ -62,6 +66,10 @@ class VaeShow:
     """Makes the games, others than those of any training."""
     device: DeviceName = AgentConfig.device
     """Where to compute: cpu or cuda."""
+    env_kwargs: tuple[str, ...] = ()
+    """Keywords for the environment: is_slippery=false size=8."""
+    wrappers: Annotated[tuple[str, ...], arg(name="wrapper", metavar="MODULE:WRAPPER [...]")] = ()
+    """Wrappers around each environment, the first one innermost."""
     json: bool = False
     """Print JSON."""
 
@@ -98,7 +106,12 @@ def _jobs(command: VaeTrain) -> list[VAEJob]:
 
     if not command.envs:
         raise ValueError("name an environment to train on; `mfec envs` lists them")
-    environment = EnvConfig(frame_stack=command.frame_stack, sticky_actions=command.sticky_actions)
+    environment = EnvConfig(
+        frame_stack=command.frame_stack,
+        sticky_actions=command.sticky_actions,
+        env_kwargs=command.env_kwargs,
+        wrappers=command.wrappers,
+    )
     envs = list(dict.fromkeys(map(canonical_name, command.envs)))
     below = {env: Path(folder_of(env)) if len(envs) > 1 else Path() for env in envs}
     out = command.out or Path("runs", "vae", "" if len(envs) > 1 else folder_of(envs[0]))
@@ -140,7 +153,8 @@ def run_vae_show(command: VaeShow) -> int:
     refuse_missing(command.device)
     env = canonical_name(command.env)
     vae = VAE.load(encoder_name(command.vae) if command.vae else env, device=command.device)
-    environment = _environment_of(env, vae)
+    own = EnvConfig(env_kwargs=command.env_kwargs, wrappers=command.wrappers)
+    environment = _environment_of(env, vae, own)
     space = observation_space(env, environment)
     vae.check_fits(space.dtype, space.shape)
     frames = held_out_frames(env, environment, command.frames, command.seed)
@@ -155,10 +169,10 @@ def run_vae_show(command: VaeShow) -> int:
     return 0
 
 
-def _environment_of(env: str, vae: VAE) -> EnvConfig:
+def _environment_of(env: str, vae: VAE, own: EnvConfig) -> EnvConfig:
     """Settings under which the environment may fit the encoder: an Atari game shows as many frames as it takes."""
     from mfec.envs.names import is_atari
 
     shape = vae.observation_shape
     stacked = is_atari(env) and len(shape) == 3 and not vae.architecture.colours_last
-    return EnvConfig(frame_stack=shape[0]) if stacked else EnvConfig()
+    return replace(own, frame_stack=shape[0]) if stacked else own

@@ -10,24 +10,34 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from mfec.config import EMBEDDINGS, EmbeddingName
+from mfec.config import EMBEDDINGS, is_import_name, unknown_embedding
+from mfec.embeddings.encoder import EmbeddingError, Encoder, as_embedding
+from mfec.embeddings.fingerprint import fingerprint, mismatch
 from mfec.embeddings.identity import Identity, Table
+from mfec.embeddings.imported import import_embedding
 from mfec.embeddings.random_projection import RandomProjection
 from mfec.embeddings.vae import VAE, check_pictures
 
 __all__ = [
     "VAE",
     "Embedding",
+    "EmbeddingError",
+    "Encoder",
     "Identity",
     "NamedEmbedding",
     "RandomProjection",
     "Table",
     "check_pictures",
     "embedding_kind",
+    "fingerprint",
+    "given_embedding",
     "make_embedding",
+    "mismatch",
     "resolve_embedding",
     "restore_embedding",
 ]
+
+Space = spaces.Box | spaces.Discrete[Any]
 
 
 class Embedding(Protocol):
@@ -69,9 +79,7 @@ class NamedEmbedding(Embedding, Protocol):
         """The numbers in its states; an error if the observations do not fit."""
 
 
-def resolve_embedding(
-    name: EmbeddingName, space: spaces.Box | spaces.Discrete[Any], dim: int, vae: str = ""
-) -> tuple[EmbeddingName, int]:
+def resolve_embedding(name: str, space: Space, dim: int, vae: str = "") -> tuple[str, int]:
     """The name of the embedding, which `auto` leaves open, and the numbers in its states.
 
     dim: the numbers in a projection. `auto` is the encoder `vae` if one is named, else a table for `Discrete`
@@ -83,21 +91,25 @@ def resolve_embedding(
         name = "table"
     elif name == "auto":
         name = "random_projection" if math.prod(space.shape or ()) > dim else "identity"
-    if name not in EMBEDDINGS:
-        raise ValueError(f"unknown embedding {name!r}; there are: {', '.join(['auto', *EMBEDDINGS])}")
-    return name, _class_of(name).dim_for(space, dim=dim, vae=vae)
+    named = _named(name)
+    if isinstance(named, type) and hasattr(named, "dim_for"):
+        return name, int(named.dim_for(space, dim=dim, vae=vae))
+    return name, as_embedding(named, space, name=_short(name)).dim
 
 
-def make_embedding(
-    name: EmbeddingName,
-    space: spaces.Box | spaces.Discrete[Any],
-    dim: int,
-    seed: np.random.SeedSequence,
-    vae: str = "",
-) -> Embedding:
-    """The embedding of that name for observations of that space; `dim` is the numbers in a projection."""
-    name, _ = resolve_embedding(name, space, dim, vae)
-    return _class_of(name).make(space, dim=dim, seed=seed, vae=vae)
+def make_embedding(embedding: Any, space: Space, dim: int, seed: np.random.SeedSequence, vae: str = "") -> Embedding:
+    """The embedding of a name, or that an object of the user's is, for observations of that space.
+
+    dim: the numbers in a projection.
+    """
+    name = ""
+    if isinstance(embedding, str):
+        name, _ = resolve_embedding(embedding, space, dim, vae)
+        embedding = _named(name)
+    if isinstance(embedding, type) and hasattr(embedding, "make"):
+        made: Embedding = embedding.make(space, dim=dim, seed=seed, vae=vae)
+        return made
+    return as_embedding(embedding, space, name=_short(name))
 
 
 def embedding_kind(embedding: Embedding) -> str:
@@ -106,17 +118,37 @@ def embedding_kind(embedding: Embedding) -> str:
     A subclass of one of ours counts as another, since it may compute something else.
     """
     kind = type(embedding)
-    ours = embedding.name in EMBEDDINGS and _class_of(embedding.name) is kind
-    return embedding.name if ours else f"{kind.__module__}.{kind.__qualname__}"
+    if embedding.name in EMBEDDINGS and _named(embedding.name) is kind:
+        return embedding.name
+    return embedding.source if isinstance(embedding, Encoder) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def restore_embedding(kind: str, tensors: dict[str, NDArray[Any]]) -> Embedding:
     """The embedding of that kind whose `tensors()` these are."""
     if kind not in EMBEDDINGS:
         raise ValueError(f"it was saved with the embedding {kind}, which is not one of mfec's: give it to `load`")
-    return _class_of(kind).restore(tensors)
+    restored: Embedding = _named(kind).restore(tensors)
+    return restored
 
 
-def _class_of(name: str) -> type[NamedEmbedding]:
-    found: type[NamedEmbedding] = pkgutil.resolve_name(EMBEDDINGS[name])
-    return found
+def given_embedding(given: Any, tensors: dict[str, NDArray[Any]], space: Space) -> Embedding:
+    """The embedding that a user gives with a checkpoint: an object, a name, or a class that takes these tensors."""
+    name = given if isinstance(given, str) else ""
+    given = _named(given) if name else given
+    if isinstance(given, type) and hasattr(given, "restore"):
+        restored: Embedding = given.restore(tensors)
+        return restored
+    return as_embedding(given, space, name=_short(name))
+
+
+def _named(name: str) -> Any:
+    """What a name stands for: a class of ours, or the object that it says where to find."""
+    if is_import_name(name):
+        return import_embedding(name)
+    if name not in EMBEDDINGS:
+        raise unknown_embedding(name)
+    return pkgutil.resolve_name(EMBEDDINGS[name])
+
+
+def _short(name: str) -> str:
+    return name.rpartition(":")[2]

@@ -19,9 +19,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from mfec.envs.flattening import Actions, Observations
 from mfec.envs.introspection import Facts, facts_of
 from mfec.envs.record import Groups, RecordedGroups
-from mfec.envs.spaces import actions_of, in_space, observations_of
 from mfec.errors import MfecError
 
 UNKNOWN = -1  # lives, if the environment does not report them
@@ -48,7 +48,9 @@ class Environments(Protocol):
 
     n: int
     groups: list[slice]  # the environments that step together
-    observation_space: spaces.Box | spaces.Discrete[Any]
+    seeing: Observations  # what an agent sees of what the environment shows
+    acting: Actions  # what its actions are there
+    observation_space: spaces.Box | spaces.Discrete[Any]  # of what is seen
     action_space: spaces.Discrete[Any]
     facts: Facts
 
@@ -69,6 +71,9 @@ class Environments(Protocol):
     @property
     def games(self) -> NDArray[np.int64] | None:
         """The number of each environment's game, (n,), from 0; None if games cannot be brought back."""
+
+    def number_games_from(self, number: int) -> None:
+        """Let the games that begin next have this number, or the next one that has a seed of its own."""
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Begin a new game in the environments of the mask; returns lives, (n,), or UNKNOWN.
@@ -126,26 +131,28 @@ class SingleEnvironment(RecordedGroups):
     """One Gymnasium environment."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], seed: np.random.SeedSequence, first_env: int = 0) -> None:
-        super().__init__([slice(0, 1)], seed, 1, first_env)
+        super().__init__(env, [slice(0, 1)], seed, 1, first_env)
         self._env = env
-        self._everyone = np.ones(1, np.bool_)
-        self.observation_space = observations_of(env.observation_space)
-        self.action_space = actions_of(env.action_space)
         self.facts = facts_of(env)
-        self._first_action = int(self.action_space.start)
+        self._everyone = np.ones(1, np.bool_)
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        observation, info = self._env.reset(seed=self._record.begin(0))
+        seed = self._record.begin(0)
+        with self._their_code:
+            observation, info = self._env.reset(seed=seed)
+            seen, lives = self.seeing.one(observation), _lives(info, 1)
         self._sent.clear()
-        self.show(0, in_space([observation], self.observation_space))
-        return _lives(info, 1)
+        self.show(0, seen)
+        return lives
 
     def receive(self, group: int) -> Step:
-        action = self._first_action + int(self._sent[0][0])
-        observation, reward, terminated, truncated, info = self._env.step(action)
-        self.step_made(0, in_space([observation], self.observation_space))
-        over = np.array([bool(terminated)])
-        return _step(np.array([reward]), over, np.array([bool(truncated)]), info, self._everyone, self._shown[0])
+        action = self.acting.one(int(self._sent[0][0]))
+        with self._their_code:
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            seen, over = self.seeing.one(observation), np.array([bool(terminated)])
+            step = _step(np.array([reward]), over, np.array([bool(truncated)]), info, self._everyone, seen)
+        self.step_made(0, seen)
+        return step
 
     def restore(self, history: dict[str, Any]) -> None:
         self.begin_game(0, history["games"][0])
@@ -161,39 +168,44 @@ class VectorEnvironments(RecordedGroups):
         # A wrapper may change what a step shows, so only a bare environment is stepped in its groups.
         self._in_groups = env if isinstance(env, SteppedInGroups) and env.unwrapped is env else None
         groups = [slice(0, env.num_envs)] if self._in_groups is None else self._in_groups.groups
-        super().__init__(groups, seed, int(getattr(env.unwrapped, "reseed_every", 1)), first_env)
+        super().__init__(env, groups, seed, int(getattr(env.unwrapped, "reseed_every", 1)), first_env)
         self._env = env
-        self.observation_space = observations_of(env.single_observation_space)
-        self.action_space = actions_of(env.single_action_space)
         self.facts = facts_of(env)
-        self._first_action = int(self.action_space.start)
         self._begun = False
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         seeds = [self._record.begin(env_id) if mask[env_id] else None for env_id in range(self.n)]
         # Gymnasium's vector environments need a first reset of all environments.
         options = {"reset_mask": np.array(mask)} if self._begun else None
+        with self._their_code:
+            observations, info = self._env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
+            if len(self.groups) == 1:  # of others, which are our own, observations are arrays
+                seen = {0: self.seeing.batch(observations)}
+            else:
+                begun = {group: own for group, own in enumerate(self.groups) if mask[own].any()}
+                seen = {group: self.seeing.batch(observations[own]) for group, own in begun.items()}
+            lives = _lives(info, self.n)
         self._begun = True
-        observations, info = self._env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
-        for group, own in enumerate(self.groups):
-            if mask[own].any():
-                self._sent.pop(group, None)
-                self.show(group, in_space(observations[own], self.observation_space))
-        return _lives(info, self.n)
+        for group, shown in seen.items():
+            self._sent.pop(group, None)
+            self.show(group, shown)
+        return lives
 
     def send(self, group: int, actions: NDArray[np.int64]) -> None:
         if self._in_groups is not None:
-            self._in_groups.send(group, self._first_action + actions)
+            self._in_groups.send(group, self.acting.own(actions))
         super().send(group, actions)
 
     def receive(self, group: int) -> Step:
-        if self._in_groups is not None:
-            observations, rewards, terminated, truncated, info = self._in_groups.receive(group)
-        else:
-            observations, rewards, terminated, truncated, info = self._env.step(self._first_action + self._sent[group])
-        self.step_made(group, in_space(observations, self.observation_space))
-        everyone = np.ones(len(terminated), np.bool_)
-        return _step(rewards, terminated, truncated, info, everyone, self._shown[group])
+        with self._their_code:
+            if self._in_groups is not None:
+                observations, rewards, terminated, truncated, info = self._in_groups.receive(group)
+            else:
+                observations, rewards, terminated, truncated, info = self._env.step(self.acting.own(self._sent[group]))
+            seen, everyone = self.seeing.batch(observations), np.ones(len(terminated), np.bool_)
+            step = _step(rewards, terminated, truncated, info, everyone, seen)
+        self.step_made(group, seen)
+        return step
 
     def restore(self, history: dict[str, Any]) -> None:
         games, actions = history["games"], history["actions"]
@@ -226,12 +238,9 @@ class AutoresetEnvironments(Groups):
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], seed: np.random.SeedSequence) -> None:
-        super().__init__([slice(0, env.num_envs)])
+        super().__init__(env, [slice(0, env.num_envs)])
         self._env = env
-        self.observation_space = observations_of(env.single_observation_space)
-        self.action_space = actions_of(env.single_action_space)
         self.facts = facts_of(env)
-        self._first_action = int(self.action_space.start)
         self._seed = seed
         self._resets = 0  # of all environments, by `begin`
         self._playing = False
@@ -239,28 +248,38 @@ class AutoresetEnvironments(Groups):
         self._resetting = np.zeros(self.n, np.bool_)
         self._new_lives = np.full(self.n, UNKNOWN)  # of games that began in the last step
 
+    def number_games_from(self, number: int) -> None:
+        self._resets = number
+
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         if self._playing:
             return self._new_lives
         self._resets += 1
         seed = int(self._seed.generate_state(self._resets)[-1] >> 1)
-        observations, info = self._env.reset(seed=seed)
+        with self._their_code:
+            observations, info = self._env.reset(seed=seed)
+            seen, lives = self.seeing.batch(observations), _lives(info, self.n)
         self._playing, self._resetting = True, np.zeros(self.n, np.bool_)
         self._sent.clear()
-        self.show(0, in_space(observations, self.observation_space))
-        return _lives(info, self.n)
+        self.show(0, seen)
+        return lives
 
     def receive(self, group: int) -> Step:
-        actions = self._first_action + self._sent[0]
+        actions = self.acting.own(self._sent[0])
         self._playing = False  # until the step is made
-        observations, rewards, terminated, truncated, info = self._env.step(actions)
+        with self._their_code:
+            observations, rewards, terminated, truncated, info = self._env.step(actions)
+            seen = self.seeing.batch(observations)
+            # The step after the end only resets: it is not experience, and reports the lives of a new game.
+            step = _step(rewards, terminated, truncated, info, ~self._resetting, seen)
+            resetting = step.ended & self._next_step
+            if not self._next_step:
+                step = self._before_reset(step, info)
         self._playing = True
         del self._sent[0]
-        self.show(0, in_space(observations, self.observation_space))
-        # The step after the end only resets: it is not experience, and reports the lives of a new game.
-        step = _step(rewards, terminated, truncated, info, ~self._resetting, self._shown[0])
-        self._resetting = step.ended & self._next_step
-        return step if self._next_step else self._before_reset(step, info)
+        self.show(0, seen)
+        self._resetting = resetting
+        return step
 
     def retract(self, group: int) -> None:
         super().retract(group)
@@ -273,7 +292,7 @@ class AutoresetEnvironments(Groups):
         if step.ended.any():
             last = last.copy()
             for env_id in np.flatnonzero(step.ended):
-                last[env_id] = in_space([info["final_obs"][env_id]], self.observation_space)[0]
+                last[env_id] = self.seeing.one(info["final_obs"][env_id])[0]
         return replace(step, lives=np.where(step.ended, UNKNOWN, step.lives), observations=last)
 
     def history(self) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ class RandomPlay:
     """
 
     def __init__(self, env: str, config: EnvConfig, seed: np.random.SeedSequence) -> None:
-        every_frame = shows_every_frame(env) and config.frame_stack == 1
+        every_frame = shows_every_frame(env, config) and config.frame_stack == 1
         config = EnvConfig(**{**vars(config), "n_envs": N_ENVS})
         games, actions = seed.spawn(2)
         self._envs = make_environments(make_env(env, config, every_frame=every_frame), games)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from mfec.envs.introspection import Facts
+from mfec.envs.crashes import TheirCode
+from mfec.envs.flattening import Actions, Observations
+from mfec.envs.introspection import AnyEnv, Facts
 
 
 class Record:
@@ -33,6 +36,10 @@ class Record:
         self.actions[env_id] = []
         return self.seed(env_id)
 
+    def number_from(self, number: int) -> None:
+        """Let the next game of each environment have this number, or the next one that has a seed of its own."""
+        self.games[:] = -(-number // self._reseed_every) * self._reseed_every - 1
+
     def history(self) -> dict[str, Any]:
         """The numbers of the games in progress and their actions, as JSON takes them."""
         return {"games": self.games.tolist(), "actions": [list(own) for own in self.actions]}
@@ -57,8 +64,14 @@ class Groups:
 
     facts: Facts
 
-    def __init__(self, groups: list[slice]) -> None:
+    def __init__(self, env: AnyEnv, groups: list[slice]) -> None:
+        if isinstance(env, VectorEnv):
+            self.seeing, self.acting = Observations(env.single_observation_space), Actions(env.single_action_space)
+        else:
+            self.seeing, self.acting = Observations(env.observation_space), Actions(env.action_space)
+        self.observation_space, self.action_space = self.seeing.space, self.acting.space
         self.groups = groups
+        self._their_code = TheirCode(env)
         self.n: int = groups[-1].stop
         self._shown: list[NDArray[Any]] = [np.empty(0)] * len(groups)
         self._before = list(self._shown)  # before the last step
@@ -104,9 +117,9 @@ class RecordedGroups(Groups):
     """Groups that keep a record, so that their games can be brought back."""
 
     def __init__(
-        self, groups: list[slice], seed: np.random.SeedSequence, reseed_every: int, first_env: int = 0
+        self, env: AnyEnv, groups: list[slice], seed: np.random.SeedSequence, reseed_every: int, first_env: int = 0
     ) -> None:
-        super().__init__(groups)
+        super().__init__(env, groups)
         self._record = Record(self.n, seed, reseed_every, first_env)
 
     @property
@@ -122,6 +135,10 @@ class RecordedGroups(Groups):
     def history(self) -> dict[str, Any] | None:
         """What `restore` needs."""
         return self._record.history()
+
+    def number_games_from(self, number: int) -> None:
+        """Let the games that begin next have this number, or the next one that has a seed of its own."""
+        self._record.number_from(number)
 
     def begin(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Begin games in the environments of the mask."""

@@ -1,4 +1,4 @@
-"""Which Gymnasium environments the agent can play."""
+"""Observations that are of their space, and spaces as a checkpoint describes them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-SUPPORTED = "supported are Discrete actions, and Box (images or vectors) or Discrete observations"
-
-
-def actions_of(space: spaces.Space[Any]) -> spaces.Discrete[Any]:
-    """The action space; an error if the agent cannot act in it."""
-    if not isinstance(space, spaces.Discrete):
-        raise TypeError(f"the action space is {_kind(space)}; {SUPPORTED}")
-    return space
-
-
-def observations_of(space: spaces.Space[Any]) -> spaces.Box | spaces.Discrete[Any]:
-    """The observation space; an error if the agent cannot use it."""
-    if not isinstance(space, (spaces.Box, spaces.Discrete)):
-        raise TypeError(f"the observation space is {_kind(space)}; {SUPPORTED}")
-    return space
-
 
 def is_picture(space: spaces.Space[Any]) -> bool:
     """Whether observations are grey pictures, which can be stacked."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 2
 
 
-def in_space(observations: Any, space: spaces.Box | spaces.Discrete[Any]) -> NDArray[Any]:
+def in_space(observations: Any, space: spaces.Space[Any]) -> NDArray[Any]:
     """A copy of observations (n, ...) in the space's dtype, unless the cast would change whole numbers.
 
     float64 becomes float32, so that a state has one key whichever wrapper shows it. Floats in a space of bytes stay
@@ -62,34 +46,60 @@ def misfit(observations: NDArray[Any], space: spaces.Box | spaces.Discrete[Any])
     return "an observation that is not finite"
 
 
-def _kind(space: spaces.Space[Any]) -> str:
-    return f"{type(space).__name__} ({space})"
-
-
-def describe_spaces(observations: spaces.Box | spaces.Discrete[Any], actions: spaces.Discrete[Any]) -> dict[str, Any]:
+def describe_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> dict[str, Any]:
     """The spaces as JSON takes them."""
-    if isinstance(observations, spaces.Discrete):
-        shown: dict[str, Any] = {"discrete": int(observations.n), "start": int(observations.start)}
-    else:
-        shown = {"box": list(observations.shape)}
-    shown["dtype"] = str(np.dtype(observations.dtype))  # the keys of states are made of their bytes
-    return {"observations": shown, "actions": {"discrete": int(actions.n), "start": int(actions.start)}}
+    doing = _describe(actions)
+    if isinstance(actions, spaces.Discrete):
+        del doing["dtype"]
+    return {"observations": _describe(observations), "actions": doing}
+
+
+def spaces_from(described: dict[str, Any]) -> tuple[Any, Any]:
+    """The spaces that `describe_spaces` described; the bounds of a Box are those of its dtype."""
+    return _space(described["observations"]), _space({"dtype": "int64", **described["actions"]})
+
+
+def _describe(space: spaces.Space[Any]) -> dict[str, Any]:
+    match space:
+        case spaces.Dict():
+            return {"dict": [[key, _describe(own)] for key, own in space.spaces.items()]}
+        case spaces.Tuple():
+            return {"tuple": [_describe(own) for own in space.spaces]}
+        case spaces.Text():
+            return {"text": space.max_length, "shortest": space.min_length, "characters": space.characters}
+    # The keys of states are made of their bytes.
+    dtype = {"dtype": str(np.dtype(space.dtype))}
+    match space:
+        case spaces.Discrete():
+            return {"discrete": int(space.n), "start": int(space.start)} | dtype
+        case spaces.MultiDiscrete():
+            return {"multi_discrete": space.nvec.tolist(), "start": space.start.tolist()} | dtype
+        case spaces.MultiBinary():
+            return {"multi_binary": list(space.shape)}
+    return {"box": list(space.shape or ())} | dtype
+
+
+def _space(described: dict[str, Any]) -> spaces.Space[Any]:
+    match described:
+        case {"dict": members}:
+            return spaces.Dict([(key, _space(own)) for key, own in members])
+        case {"tuple": members}:
+            return spaces.Tuple([_space(own) for own in members])
+        case {"text": longest, "shortest": shortest, "characters": characters}:
+            return spaces.Text(longest, min_length=shortest, charset=characters)
+        case {"multi_binary": shape}:
+            return spaces.MultiBinary(shape)
+    dtype = np.dtype(described["dtype"])
+    match described:
+        case {"discrete": n, "start": start}:
+            return spaces.Discrete(n, start=start, dtype=dtype.type)
+        case {"multi_discrete": counts, "start": start}:
+            return spaces.MultiDiscrete(counts, dtype=dtype.type, start=start)
+    low, high = _range(dtype)
+    return spaces.Box(low, high, tuple(described["box"]), dtype.type)
 
 
 def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
     if dtype.kind == "b":
         return 0, 1
     return (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-
-
-def spaces_from(
-    described: dict[str, Any],
-) -> tuple[spaces.Box | spaces.Discrete[Any], spaces.Discrete[Any]]:
-    """The spaces that `describe_spaces` described; the bounds of a Box are those of its dtype."""
-    shown, actions = described["observations"], described["actions"]
-    action_space = spaces.Discrete(actions["discrete"], start=actions["start"])
-    dtype = np.dtype(shown["dtype"])
-    if "discrete" in shown:
-        return spaces.Discrete(shown["discrete"], start=shown["start"], dtype=dtype.type), action_space
-    low, high = _range(dtype)
-    return spaces.Box(low, high, tuple(shown["box"]), dtype.type), action_space

@@ -45,12 +45,12 @@ def check_scenario(name: str) -> None:
         raise ValueError(f"unknown environment {name!r}{hint} `mfec envs` lists all of them")
 
 
-def make_vizdoom(name: str, *, render_mode: str | None = None) -> Vizdoom:
+def make_vizdoom(name: str, *, render_mode: str | None = None, **keywords: Any) -> Vizdoom:
     """A scenario by its Gymnasium id, for example `VizdoomBasic-v1`."""
     check_scenario(name)
     # The agent does not use sound; without it the engine needs no OpenAL.
     settings: dict[str, Any] = {"frame_skip": FRAME_SKIP, "audio_buffer_enabled": False, "render_mode": render_mode}
-    return Vizdoom(gymnasium.make(name, disable_env_checker=True, **settings))
+    return Vizdoom(gymnasium.make(name, disable_env_checker=True, **(settings | keywords)))
 
 
 class Vizdoom(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -30,7 +30,7 @@ class AgentPlayer:
         self._dice: dict[int, np.random.Generator] = {}
         self._states: dict[int, PolicyState] = {}  # of each game, where the policy has one
 
-    def act(self, games: Sequence[int], observations: NDArray[Any], begins: Sequence[bool]) -> NDArray[np.int64]:
+    def act(self, games: Sequence[int], observations: Any, begins: Sequence[bool]) -> NDArray[Any]:
         """The actions of its policy, but for epsilon of them."""
         actions, after = self._agent.predict(
             observations,

@@ -20,9 +20,10 @@ from mfec.config import EnvConfig, Starts
 from mfec.envs import make_env
 from mfec.envs.atari import AtariVector
 from mfec.envs.console import STARTS
+from mfec.envs.crashes import TheirCode
+from mfec.envs.flattening import Actions, Observations
 from mfec.envs.introspection import facts_of
 from mfec.envs.names import is_atari
-from mfec.envs.spaces import actions_of
 from mfec.evaluation.video import Video
 from mfec.interface import Evaluation
 
@@ -36,9 +37,10 @@ class Player(Protocol):
     epsilon: float
     deterministic: bool
 
-    def act(self, games: Sequence[int], observations: NDArray[Any], begins: Sequence[bool]) -> NDArray[np.int64]:
+    def act(self, games: Sequence[int], observations: Any, begins: Sequence[bool]) -> NDArray[Any]:
         """Actions in some of the games, of which observations (n, ...) are shown; `begins` where these are the first.
 
+        Both are the environment's own: a batch of `Dict` observations is a dict of arrays.
         What is done in a game depends on nothing in the others.
         """
 
@@ -46,13 +48,13 @@ class Player(Protocol):
 class Board(Protocol):
     """An environment that plays one game after another."""
 
-    def begin(self, waiting: Sequence[int]) -> tuple[int, NDArray[Any]]:
+    def begin(self, waiting: Sequence[int]) -> tuple[int, Any]:
         """Begin one of the waiting games: its number, and what it shows."""
 
-    def send(self, action: int) -> None:
+    def send(self, action: Any) -> None:
         """Start a step."""
 
-    def receive(self) -> tuple[NDArray[Any], float, bool]:
+    def receive(self) -> tuple[Any, float, bool]:
         """What the step has led to: observation, reward, and whether the game has ended."""
 
 
@@ -87,12 +89,15 @@ class WholeGames:
         self._begun_with = list(zip(seeds, options, strict=True))
         self._env, self._environment, self._starts, self._video = env, environment, starts, video
         # Games without chance can be stepped by all cores. Others need seeds, for which that emulator loads its ROM.
-        self._natively = starts == "all" and video is None and not environment.sticky_actions
+        chance = bool(environment.sticky_actions or environment.wrappers)  # a wrapper may do anything
+        self._natively = starts == "all" and video is None and not chance
+        self._without_chance = starts != "sampled" and not chance
         self._boards: list[Board] = []
         made = make_env(env, environment, render_mode="rgb_array" if video else None)
         assert isinstance(made, gymnasium.Env)
         self.env = made
-        self.action_space = actions_of(made.action_space)
+        self._seeing, self.action_space = Observations(made.observation_space), made.action_space
+        Actions(made.action_space)  # an error where they cannot be numbered
         self._frame_skip = facts_of(made).frame_skip
 
     def play(self, player: Player, check: Callable[[], object] = lambda: None) -> Evaluation:
@@ -104,7 +109,7 @@ class WholeGames:
         except BaseException:
             self._boards.clear()  # steps may be under way: the next games begin on new boards
             raise
-        exact = self._starts != "sampled" and player.deterministic and not self._environment.sticky_actions
+        exact = self._without_chance and player.deterministic
         lengths = [own * self._frame_skip for own in steps]
         return Evaluation(player.name, player.epsilon, scores, lengths, self._starts, exact)
 
@@ -113,7 +118,7 @@ class WholeGames:
         n = len(self._begun_with)
         waiting, free = list(range(n)), self._boards[::-1]
         playing: dict[int, Board] = {}
-        shown: dict[int, NDArray[Any]] = {}
+        shown: dict[int, Any] = {}
         scores, steps = [0.0] * n, [0] * n
         while waiting or playing:
             check()
@@ -124,8 +129,8 @@ class WholeGames:
                 playing[number], shown[number] = board, observation
             numbers = sorted(playing)
             begins = [steps[number] == 0 for number in numbers]
-            actions = player.act(numbers, np.stack([shown[number] for number in numbers]), begins)
-            for number, action in zip(numbers, actions.tolist(), strict=True):
+            actions = player.act(numbers, self._seeing.together([shown[number] for number in numbers]), begins)
+            for number, action in zip(numbers, actions.tolist() if actions.ndim == 1 else actions, strict=True):
                 playing[number].send(action)
             for number in numbers:
                 shown[number], reward, ended = playing[number].receive()
@@ -158,14 +163,15 @@ class AtRandom:
 
     name, epsilon, deterministic = "random", 1.0, False
 
-    def __init__(self, actions: spaces.Discrete[Any], *, seed: int) -> None:
-        self._low, self._n, self._seed = int(actions.start), int(actions.n), seed
+    def __init__(self, actions: spaces.Space[Any], *, seed: int) -> None:
+        self._actions, self._seed = Actions(actions), seed
         self._dice: dict[int, np.random.Generator] = {}
 
-    def act(self, games: Sequence[int], observations: NDArray[Any], begins: Sequence[bool]) -> NDArray[np.int64]:
+    def act(self, games: Sequence[int], observations: Any, begins: Sequence[bool]) -> NDArray[Any]:
         """Any actions."""
         dice = dice_of(games, begins, self._dice, self._seed, 2)
-        return np.array([self._low + own.integers(self._n) for own in dice], np.int64)
+        n = self._actions.space.n
+        return self._actions.own(np.array([own.integers(n) for own in dice], np.int64))
 
 
 def dice_of(
@@ -183,19 +189,22 @@ class _GymnasiumBoard:
 
     def __init__(self, env: gymnasium.Env[Any, Any], begun_with: Sequence[tuple[int, dict[str, Any] | None]]) -> None:
         self._env, self._begun_with = env, begun_with
-        self._action = 0
+        self._their_code = TheirCode(env)
+        self._action: Any = 0
 
-    def begin(self, waiting: Sequence[int]) -> tuple[int, NDArray[Any]]:
+    def begin(self, waiting: Sequence[int]) -> tuple[int, Any]:
         seed, options = self._begun_with[waiting[0]]
-        observation, _ = self._env.reset(seed=seed, options=options)
-        return waiting[0], np.asarray(observation)
+        with self._their_code:
+            observation, _ = self._env.reset(seed=seed, options=options)
+        return waiting[0], observation
 
-    def send(self, action: int) -> None:
+    def send(self, action: Any) -> None:
         self._action = action
 
-    def receive(self) -> tuple[NDArray[Any], float, bool]:
-        observation, reward, terminated, truncated, _ = self._env.step(self._action)
-        return np.asarray(observation), float(reward), bool(terminated or truncated)
+    def receive(self) -> tuple[Any, float, bool]:
+        with self._their_code:
+            observation, reward, terminated, truncated, _ = self._env.step(self._action)
+            return observation, float(reward), bool(terminated or truncated)
 
 
 class _NativeBoard:

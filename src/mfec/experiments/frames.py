@@ -16,7 +16,7 @@ from rich.console import Console
 
 from mfec.callbacks import Stopped
 from mfec.canonical_names import canonical_name
-from mfec.config import EnvConfig
+from mfec.config import UNSAID, EnvConfig
 from mfec.embeddings import check_pictures
 from mfec.envs import make_env
 from mfec.envs.environments import make_environments
@@ -57,7 +57,7 @@ def collect_frames(
     shape = (max(1, frames // play.frames_each), *(play.observation_space.shape or ()))
     about = {
         "env": canonical_name(env),
-        "environment": {name: value for name, value in vars(environment).items() if name != "n_envs"},
+        "environment": environment.made_with(),
         "seed": seed,
         "shape": list(shape),
     }
@@ -163,7 +163,7 @@ def _read(progress: Path, about: dict[str, Any]) -> tuple[int, Any]:
     """How many of the frames that are asked for were collected, and where the random policy was then."""
     try:
         known = json.loads(progress.read_text())
-        theirs, done, then = flat(known["about"]), known["done"], known["play"]
+        theirs, done, then = UNSAID | flat(known["about"]), known["done"], known["play"]
         theirs["env"] = canonical_name(theirs["env"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FramesError(f"{progress} cannot be read: {error}") from None

@@ -18,7 +18,7 @@ from mfec.algorithms import algorithm as algorithm_named
 from mfec.algorithms import names as algorithm_names
 from mfec.algorithms.registry import OWN
 from mfec.canonical_names import canonical_name
-from mfec.config import DeviceName, EmbeddingName, EvaluationConfig, folder_of
+from mfec.config import DeviceName, EvaluationConfig, folder_of
 from mfec.recipes import RecipeName
 from mfec.toml import to_toml
 
@@ -36,7 +36,7 @@ class Part:
     names: tuple[str, ...]
     total_frames: int
     algorithms: tuple[str, ...]
-    embeddings: tuple[EmbeddingName, ...]
+    embeddings: tuple[str, ...]
     """Of MFEC."""
     k: tuple[int, ...] = ()
     """Numbers of neighbours of MFEC; without any, the paper's for each environment."""

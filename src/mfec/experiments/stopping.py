@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -54,7 +55,10 @@ def passing_on(pass_on: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Calls `handler` for each of the signals."""
+    """Calls `handler` for each of the signals; in a thread other than the main one, which hears of none, nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from mfec.callbacks import (
     Checkpoints,
     EpisodeHistory,
     Evaluations,
-    ProgressLine,
+    ProgressBar,
     Tables,
     TensorBoard,
 )
+from mfec.callbacks.guarded import guarded
 from mfec.callbacks.stopping import StopWhenAsked
 from mfec.config import CHECKPOINT_FRAMES, FRAMES_LIMIT_GB, check_frames_limit
 from mfec.device import Channel
@@ -30,7 +32,7 @@ from mfec.experiments.ram import refuse_what_cannot_fit
 from mfec.experiments.stopping import stop_signals
 from mfec.experiments.vae import train_own_vaes
 from mfec.history.frame_codec import picture_shape
-from mfec.interface import Agent, next_row
+from mfec.interface import Agent, Callbacks, next_row
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 
@@ -54,20 +56,58 @@ def train(
     device: the way to a device that other runs share, instead of one of its own; display: instead of the terminal.
     patience: seconds to wait for another process that trains in the directory, before it is an error.
     """
+    train_agent(
+        config,
+        out,
+        resume=resume,
+        checkpoint_frames=checkpoint_frames,
+        keep_frames=keep_frames,
+        frames_limit_gb=frames_limit_gb,
+        ignore_memory_limit=ignore_memory_limit,
+        console=console,
+        device=device,
+        display=display,
+        patience=patience,
+    )
+    return RunDirectory(out)
+
+
+def train_agent(
+    config: RunConfig,
+    out: str | Path,
+    *,
+    callback: Callbacks | None = None,
+    resume: bool = False,
+    checkpoint_frames: int = CHECKPOINT_FRAMES,
+    keep_frames: bool = False,
+    frames_limit_gb: float = FRAMES_LIMIT_GB,
+    ignore_memory_limit: bool = False,
+    console: Console | None = None,
+    device: Channel | None = None,
+    display: Callback | None = None,
+    patience: float = 0.0,
+) -> Agent:
+    """The same, with callbacks of a user's; returns the agent.
+
+    A run that one of them has stopped, or ended by an exception, is saved like any other.
+    """
     check_frames_limit(frames_limit_gb)
     picture = picture_to_keep(config) if keep_frames else None
     console = console or Console()
     directory = RunDirectory(out)
     checkpoints = Checkpoints(directory.checkpoint, every_frames=checkpoint_frames)
+    theirs = guarded(CallbackList.of(callback))
     with locked(directory.path, patience=patience):
         if directory.exists and not resume:
             raise RunDirectoryError(f"{out} already holds a run: --resume goes on with it, or choose another --out")
         agent, config = _begin(config, directory, resume, ignore_memory_limit, console, device)
+        with contextlib.suppress(AttributeError):  # an agent of another package need not take it
+            agent.run_directory = directory.path  # type: ignore[attr-defined]
         evaluations = _evaluations(config, directory)
         total, at = config.total_frames, agent.frames
         if at >= total and not any(each.due(at, total) for each in evaluations):
             console.print(f"{out} has all of its {total:,} frames", highlight=False, markup=False, soft_wrap=True)
-            return directory
+            return agent
         with stop_signals() as stop:
             history = EpisodeHistory(directory.history, picture=picture, limit_gb=frames_limit_gb)
             past = directory.progress()["seconds"]
@@ -77,7 +117,8 @@ def train(
                     Tables(directory),
                     TensorBoard(directory.path),
                     *evaluations,
-                    display or ProgressLine(console),
+                    display or ProgressBar(console),
+                    *theirs,
                     checkpoints,
                     StopWhenAsked(stop),
                 ],
@@ -89,7 +130,9 @@ def train(
             else:  # what a stop has cut short is made up for
                 with callbacks.around(agent, total):
                     pass
-    return directory
+    for error in [own.error for own in theirs if own.error]:
+        raise error
+    return agent
 
 
 def _begin(

@@ -14,7 +14,7 @@ from rich.console import Console
 from mfec.algorithms import RunConfig
 from mfec.callbacks import Stopped
 from mfec.checkpoint import MANIFEST, CheckpointError, read_checkpoint, write_checkpoint
-from mfec.config import DeviceName
+from mfec.config import UNSAID, DeviceName
 from mfec.device import refuse_missing
 from mfec.embeddings import VAE, check_pictures
 from mfec.embeddings.vae import Architecture
@@ -221,4 +221,4 @@ def _is_done(job: VAEJob, console: Console) -> bool:
 
 
 def _all_but_steps(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in flat(settings).items() if name != "steps"}
+    return {name: value for name, value in (UNSAID | flat(settings)).items() if name != "steps"}

@@ -13,7 +13,7 @@ from typing import Any
 from mfec import __version__
 from mfec.algorithms import RunConfig
 from mfec.canonical_names import canonical_name
-from mfec.config import EnvConfig, VAEConfig
+from mfec.config import UNSAID, EnvConfig, VAEConfig
 from mfec.errors import MfecError
 from mfec.files import write_whole
 from mfec.run_directory import RunDirectory
@@ -44,7 +44,7 @@ class VAEJob:
 
     def settings(self) -> dict[str, Any]:
         """What makes the VAE, as JSON takes it."""
-        environment = {name: value for name, value in vars(self.environment).items() if name != "n_envs"}
+        environment = self.environment.made_with()
         settings = {"env": self.env, "seed": self.seed, "recipe": asdict(self.config), "environment": environment}
         return json.loads(json.dumps(settings))  # type: ignore[no-any-return]
 
@@ -91,7 +91,7 @@ class VAEDirectory:
             raise VAEDirectoryError(
                 f"{self.path} already holds a VAE: --resume goes on with it, or choose another --out"
             )
-        before = flat(self._read_config())
+        before = UNSAID | flat(self._read_config())
         for name, value in flat(job.settings()).items():
             if name != "steps" and before.get(name) != value:
                 raise VAEDirectoryError(

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mfec.config import EmbeddingName
 from mfec.figures import ScoreName
 from mfec.figures.lines import TITLES, FigureError, Line, kind_of, label_of, seeds_of, settings_of, sort_runs, title_of
 from mfec.figures.pictures import draw_error, new_figure
@@ -42,7 +41,7 @@ class Point:
 def figure2(
     runs: Sequence[RunDirectory],
     *,
-    embedding: EmbeddingName = "vae",
+    embedding: str = "vae",
     at_frames: int | None = None,
     score: ScoreName = "training",
 ) -> list[Point]:
@@ -72,7 +71,7 @@ def draw_figure2(
     runs: Sequence[RunDirectory],
     out: Path,
     *,
-    embedding: EmbeddingName = "vae",
+    embedding: str = "vae",
     at_frames: int | None = None,
     score: ScoreName = "training",
 ) -> Path:
@@ -83,7 +82,7 @@ def draw_figure2(
     return save(out, [asdict(point) for point in points], lambda: _draw(points, SCORES[score].words(drawn).label(2.3)))
 
 
-def _lines(runs: Sequence[RunDirectory], embedding: EmbeddingName, score: ScoreName) -> list[Line]:
+def _lines(runs: Sequence[RunDirectory], embedding: str, score: ScoreName) -> list[Line]:
     """Those with neighbours and that embedding; only they need to be of one kind."""
     configs = [(run, run.read_config()) for run in runs]
     ours = [(run, config.kind.variant(config)) for run, config in configs if "k" in settings_of(config)]

@@ -116,11 +116,11 @@ def refuse_repeated_seeds(runs: Sequence[RunDirectory]) -> None:
 def label_of(algorithm: str, embedding: str) -> str:
     """What figures call an algorithm with its embedding.
 
-    >>> label_of("mfec", "vae"), label_of("dqn", "")
-    ('MFEC, VAE', 'DQN')
+    >>> label_of("mfec", "vae"), label_of("mfec", "my.encoders:Resnet"), label_of("dqn", "")
+    ('MFEC, VAE', 'MFEC, Resnet', 'DQN')
     """
     name = algorithm_named(algorithm).label
-    return f"{name}, {EMBEDDINGS.get(embedding, embedding)}" if embedding else name
+    return f"{name}, {EMBEDDINGS.get(embedding, embedding.rpartition(':')[2])}" if embedding else name
 
 
 def title_of(env: str) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mfec.agent import MFEC
 from mfec.config import AgentConfig, DeviceName
 from mfec.envs import make_env
+from mfec.envs.flattening import Actions
 from mfec.errors import MfecError
 from mfec.history import History
 from mfec.inspector.memory_map import MemoryMap
@@ -64,7 +65,7 @@ class Inspection:
         self._env = _renderer(config.env, replace(config.environment, n_envs=1))
         agent = config.kind.load(directory.checkpoint, self._env, config, device=device, playing=True)
         self.agent = cast(MFEC, agent)
-        self._epsilon = self.agent.config.epsilon if epsilon is None else epsilon
+        self._epsilon = self.agent.epsilon if epsilon is None else epsilon
         self._seed = seed
         self._map = MemoryMap(self.agent.memory)
         self._history = History(directory.history)
@@ -294,6 +295,9 @@ class Inspection:
 
 def action_names(env: gymnasium.Env[Any, Any], n: int, start: int) -> list[str]:
     """What the actions are called, in words (`up right`); numbers where the environment does not say."""
+    acting = Actions(env.action_space)
+    if not acting.as_they_are:
+        return [f"action {' '.join(map(str, np.ravel(acting.one(number))))}" for number in range(n)]
     meanings = getattr(env.unwrapped, "get_action_meanings", None)
     names = [str(name) for name in meanings()] if callable(meanings) else []
     if len(names) != n:

@@ -17,6 +17,7 @@ from mfec.envs import make_env
 from mfec.envs.atari import make_atari
 from mfec.envs.environments import SingleEnvironment, VectorEnvironments, make_environments
 from mfec.envs.names import is_atari
+from mfec.errors import MfecError
 from mfec.history import History, PastEpisode
 from mfec.history.frame_codec import frames_in_chunk, pack_frames, picture_shape, pictures_of
 from mfec.inspector.recorded_game import draw
@@ -182,7 +183,7 @@ class PastEpisodes:
                     drawn.append(_small(draw(self._env)))
                 envs.send(0, np.array([action]))
                 rewards.append(float(envs.receive(0).rewards[0]))
-        except (ImportError, OSError, TypeError, ValueError) as error:
+        except (MfecError, ImportError, OSError, TypeError, ValueError) as error:
             return Replay(None, f"It could not be played again: {error}")
         observations = np.array(seen)
         if rewards != episode.rewards.tolist() or not self._remembers(episode.number, observations):
@@ -205,8 +206,9 @@ class PastEpisodes:
         environment, name = self._config.environment, self._config.env
         if self._env is None:
             one = replace(environment, n_envs=1)
-            if environment.n_envs > 1 and is_atari(name):  # games of ale-py's vector begin by other numbers
-                self._env = make_atari(name, **vars(one))
+            if environment.n_envs > 1 and is_atari(name) and not one.wrappers:
+                # Games of ale-py's vector begin by other numbers.
+                self._env = make_atari(name, n_envs=1, **one.of_atari())
             else:
                 self._env = make_env(name, one, render_mode=None if self._shape else "rgb_array")
         envs = make_environments(self._env, self._agent.env_seed, first_env=env_id)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.agent import MFEC
+from mfec.envs.crashes import TheirCode
+from mfec.envs.flattening import Actions, Observations
 from mfec.history.frame_codec import frames_in_chunk, pack_frames, picture_shape, pictures_of
 from mfec.inspector.memory_map import MemoryMap
 from mfec.memory import Evidence, Source
@@ -71,21 +73,23 @@ class RecordedGame:
         self, agent: MFEC, env: gymnasium.Env[Any, Any], map_: MemoryMap, rng: np.random.Generator, stop: list[bool]
     ) -> None:
         """Play it to its end, or until `stop` fills. The memory stays as it is."""
-        start = int(agent.action_space.start)
-        picture = picture_shape(env.observation_space)
+        seeing, acting, their_code = Observations(env.observation_space), Actions(env.action_space), TheirCode(env)
+        picture = picture_shape(seeing.space)
         own_numbers = agent.embedding.name in ("identity", "table") and agent.embedding.dim <= FEW_NUMBERS
-        observation, _ = env.reset(seed=self.seed)
+        with their_code:
+            observation, _ = env.reset(seed=self.seed)
         ended, exact, exact_taken = False, 0, 0
         while not ended and not stop:
-            seen = np.array(observation, agent.observation_space.dtype)
-            explanation = agent.explain(seen)
+            [seen] = seeing.one(observation)
+            explanation = agent.explain(observation)
             action, explored = int(explanation.values.argmax()), False  # without chance, as in `mfec evaluate`
             if self.epsilon:
                 (action,), (explored,) = agent.choose(explanation.values[None], self.epsilon, rng, rng)
             self._show(env, seen, picture)
             estimates = tuple(_estimate(evidence, map_, own_numbers) for evidence in explanation.actions)
             place = map_.places(np.asarray(agent.states(seen[None])))[0]
-            observation, reward, terminated, truncated, _ = env.step(start + int(action))
+            with their_code:
+                observation, reward, terminated, truncated, _ = env.step(acting.one(int(action)))
             exact += sum(own.exact for own in estimates)
             exact_taken += estimates[action].exact
             self.steps.append(

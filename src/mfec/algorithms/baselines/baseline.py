@@ -18,7 +18,9 @@ from mfec.algorithms.baselines.settings import A2CConfig, DQNConfig
 from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from mfec.config import DeviceName
 from mfec.envs.environments import make_environments
-from mfec.interface import Callback, CallbackList, Metrics, PolicyState
+from mfec.interface import CallbackList, Callbacks, Metrics, PolicyState
+from mfec.progress import ProgressBar
+from mfec.summary import agent_html
 from mfec.threads import n_threads
 
 try:
@@ -63,6 +65,8 @@ class Baseline:
         seed: int = 0,
     ) -> None:
         self.algorithm, self.settings, self.seed = algorithm, settings, seed
+        self.run_directory: Path | None = None  # that it was trained in, if `mfec.train` has trained it
+        self._given_env = env
         self.scores: deque[float] = deque(maxlen=100)
         # The first of six is what MFEC has for its environment.
         env_seed, *_, learning = np.random.SeedSequence(seed).spawn(6)
@@ -79,6 +83,14 @@ class Baseline:
 
     def __repr__(self) -> str:
         return f"Baseline({self.algorithm}, frames={self.frames})"
+
+    def _repr_html_(self) -> str:
+        return agent_html(self, self.algorithm, env=self._given_env, settings=self.settings, facts={})
+
+    @property
+    def num_timesteps(self) -> int:
+        """Steps of environments so far, as Stable-Baselines3 counts them: frames, by the frames in a step."""
+        return self.frames // self.frame_skip
 
     @property
     def frames(self) -> int:
@@ -125,9 +137,9 @@ class Baseline:
     def begin_row(self) -> None:
         """Nothing is counted between rows."""
 
-    def learn(self, total_frames: int, callback: Callback | Sequence[Callback] | None = None) -> Baseline:
+    def learn(self, total_frames: int, callback: Callbacks | None = None, *, progress_bar: bool = False) -> Baseline:
         """Play and learn until `total_frames` frames were seen in all. Callbacks are told between two rollouts."""
-        callbacks = CallbackList.of(callback)
+        callbacks = CallbackList.of(callback, *([ProgressBar()] if progress_bar else []))
         with callbacks.around(self, total_frames):
             steps = -(-(total_frames - self.frames) // self.frame_skip)
             # Of a run that is stopped: counted on from where it was.
@@ -166,8 +178,8 @@ class Baseline:
         unless given.
         """
         envs = self.env.envs
-        single = np.shape(observation) == envs.observation_space.shape
-        batch = np.asarray(observation)[None] if single else np.asarray(observation)
+        single = envs.seeing.is_one(observation)
+        batch = envs.seeing.one(observation) if single else envs.seeing.batch(observation)
         chance = (0.0 if deterministic else self.evaluation_epsilon) if epsilon is None else epsilon
         dice = [rng or np.random.default_rng()] if rng is None or isinstance(rng, np.random.Generator) else list(rng)
         dice = dice * len(batch) if len(dice) == 1 else dice
@@ -181,7 +193,7 @@ class Baseline:
             shown = np.concatenate([before[:, 1:], batch[:, None]], axis=1)
             after = (shown,)
         chosen = [self._choose(own, chance, deterministic, die) for own, die in zip(shown, dice, strict=True)]
-        actions = np.array(chosen, np.int64) + int(envs.action_space.start)
+        actions = envs.acting.own(np.array(chosen, np.int64))
         return (actions[0] if single else actions), after
 
     def _choose(self, shown: NDArray[Any], epsilon: float, deterministic: bool, rng: np.random.Generator) -> int:

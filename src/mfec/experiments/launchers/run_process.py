@@ -23,6 +23,7 @@ from mfec.algorithms import RunConfig
 from mfec.callbacks import Callback, Stopped
 from mfec.device import Channel
 from mfec.device.service import PipeChannel
+from mfec.envs.crashes import EnvironmentCrash, their_traceback
 from mfec.errors import MfecError
 from mfec.experiments.many_runs import LOG, Run, State, TrainingOptions
 from mfec.experiments.stopping import ASK_TO_STOP, handled, hear_at_once, start_unheard
@@ -119,6 +120,11 @@ def _train(
         return "stopped", ""
     except KeyboardInterrupt:
         return "stopped at once", ""
+    except EnvironmentCrash as crash:
+        print(their_traceback(crash), file=log, end="")
+        if os.environ.get("MFEC_TRACEBACK"):
+            traceback.print_exc(file=log)
+        return "failed", in_a_line(crash)
     except Exception as error:
         traceback.print_exc(file=log)
         return "failed", in_a_line(error)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from mfec.config import folder_of
 from mfec.figures.figure1 import draw_figure1
 from mfec.figures.figure2 import draw_figure2
 from mfec.figures.lines import TITLES, FigureError, Line, label_of, title_of
@@ -114,7 +115,7 @@ def _effect_of_k(embedding: str, lines: Sequence[Line], selection: Selection) ->
         return element("p", f"Figure 2, {label}, cannot be drawn yet: {error}.")
     return figure(
         picture,
-        name="figure2" if embedding == "vae" else f"figure2_{embedding}",
+        name="figure2" if embedding == "vae" else f"figure2_{folder_of(embedding)}",
         alt=f"Score against the number of neighbours of {label} {_places(selection.scored(lines))}.",
         caption=together([
             element("b", "Figure 2."),

@@ -1,26 +1,29 @@
-"""Progress of a run on a terminal."""
+"""Progress of a run, on a terminal and in a notebook."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from mfec.evaluation import Evaluation
-from mfec.interface import Agent, Callback, Metrics
-from mfec.terminal import Line
+from mfec.interface import Agent, Callback, Evaluation, Metrics
 from mfec.units import show_bytes, show_time
 
+if TYPE_CHECKING:
+    from rich.console import Console
 
-class ProgressLine(Callback):
-    """Shows frames, speed, the mean of the last 100 games, exact matches, memory and the time left.
 
-    On a terminal it is one live line; elsewhere, such as in a log, a line every few seconds. What the package logs
-    meanwhile, such as a change of the neighbour index, is shown above.
+class ProgressBar(Callback):
+    """Shows a bar, frames, speed, the mean of the last 100 games, exact matches, memory and the time left.
+
+    On a terminal and in a notebook it is live; elsewhere, such as in a log, a line every few seconds. What the package
+    logs meanwhile, such as a change of the neighbour index, is shown, too. `learn(..., progress_bar=True)` makes one.
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._line = Line(console or Console())
+        from rich import get_console  # when it is used: an agent needs no terminal
+
+        from mfec.terminal import Line
+
+        self._line = Line(console or get_console())
         self._begun = False
         self._total_frames = 0
         self._exact: float | None = None  # of the last row of progress
@@ -43,7 +46,8 @@ class ProgressLine(Callback):
         """Show progress, if it is time to."""
         speed = self._line.speed(agent.frames, done=agent.frames >= self._total_frames)
         if speed is not None:
-            self._line.show(self._parts(agent, agent.metrics(), speed))
+            share = min(1.0, agent.frames / self._total_frames)
+            self._line.show(self._parts(agent, agent.metrics(), speed), share)
 
     def close(self) -> None:
         """End the line."""
