@@ -19,7 +19,7 @@ class Envs:
     show: Annotated[str | None, arg(metavar="ENV")] = None
     """Draw this environment instead: a Labyrinth level's map and view, or the first picture of a game."""
     out: Annotated[Path | None, arg(metavar="FILE")] = None
-    """With --show: the picture, .png, .pdf or .svg; None stands for ENV.png."""
+    """With --show: the picture, .png, .pdf or .svg; ENV.png unless given."""
     seed: int = 0
     """With --show: makes the episode whose start is drawn."""
 

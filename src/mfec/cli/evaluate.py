@@ -24,7 +24,7 @@ class Evaluate:
     directory: Annotated[Positional[Path], arg(metavar="DIR")]
     """A run directory."""
     episodes: Annotated[int | None, arg(metavar="N")] = None
-    """Games to play; None stands for 10, or for the thirty of --starts."""
+    """Games to play; 10 unless given, or the thirty of --starts."""
     starts: Starts = "sampled"
     """Where games begin: sampled from the seed; or, in an Atari game, at all of its thirty starts, once each, or at
     thirty unseen ones that no training has (30 to 59 no-ops). At these, epsilon is 0 unless given, and the result is no
@@ -32,7 +32,7 @@ class Evaluate:
     seed: int = 0
     """Makes the games: starts and random actions."""
     epsilon: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Chance of a random action; None stands for the run's own. With 0, equal values go to the first action."""
+    """Chance of a random action; the run's own unless given. With 0, equal values go to the first action."""
     random: bool = False
     """Play as many games with a random policy for comparison."""
     json: bool = False

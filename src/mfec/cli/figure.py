@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import Positional, arg
 
 from mfec.figures import ScoreName
 
@@ -26,7 +26,7 @@ class Figure1:
     out: Annotated[Path, arg(metavar="FILE")] = Path("figure1.png")
     """The picture: .png, .pdf or .svg; or .csv for the numbers in it."""
     total_frames: Annotated[int | None, arg(metavar="INT")] = None
-    """Frames to show; None stands for all."""
+    """Frames to show; all unless given."""
     score: ScoreName = "training"
     """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
     --evaluate-every` writes."""
@@ -43,7 +43,7 @@ class Figure2:
     embedding: Literal["random_projection", "vae", "identity", "table"] = "vae"
     """Runs with this embedding are drawn."""
     at_frames: Annotated[int | None, arg(metavar="INT")] = None
-    """Frames after which scores are taken; None stands for as many as all runs of an environment have come to."""
+    """Frames after which scores are taken; unless given, as many as all runs of an environment have come to."""
     score: ScoreName = "training"
     """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
     --evaluate-every` writes."""
@@ -67,29 +67,16 @@ class Table:
     directories: Directories
     """Run directories, or directories with runs below them; runs of one algorithm must have the same settings."""
     out: Annotated[Path | None, arg(metavar="FILE")] = None
-    """A file: .csv with one number a row, .md, or a picture (.png, .pdf, .svg); None prints the table."""
+    """A file: .csv with one number a row, .md, or a picture (.png, .pdf, .svg); without it, the table is printed."""
     score: ScoreName = "training"
     """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
     --evaluate-every` writes."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """Draw the paper's figures, or make its table, from run directories."""
-
-    action: (
-        Annotated[Figure1, subcommand("figure1")]
-        | Annotated[Figure2, subcommand("figure2")]
-        | Annotated[MatchRates, subcommand("match_rates")]
-        | Annotated[Table, subcommand("table")]
-    )
-
-
-def run_figure(command: Figure) -> int:
+def run_figure(action: Figure1 | Figure2 | MatchRates | Table) -> int:
     """Draw, and print where the picture is; returns the exit status."""
     from mfec.run_directory import find_runs
 
-    action = command.action
     runs = find_runs(list(action.directories))
     match action:
         case Figure1():
