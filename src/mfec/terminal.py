@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from mfec.layout import lines_of
+
 LOG = logging.getLogger("mfec")
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 5.0
@@ -61,13 +63,12 @@ class Line:
         return self._speed
 
     def show(self, parts: list[str]) -> None:
-        """Show these parts; a narrow terminal gets two lines of them."""
+        """Show these parts; a narrow terminal gets several lines of them."""
         line = "  ".join(parts)
         if self._live is None:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
             return
-        if len(line) > self._console.width:
-            line = "  ".join(parts[:3]) + "\n" + "  ".join(parts[3:])
+        line = "\n".join(lines_of(parts, self._console.width))
         self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def say(self, message: str) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 from mfec import __version__
 from mfec.cli.envs import Envs, run_envs
-from mfec.cli.evaluate import Evaluate, Plot, run_evaluate, run_plot
+from mfec.cli.evaluate import Evaluate, run_evaluate
 from mfec.cli.figure import Figure1, Figure2, MatchRates, Table, run_figure
 from mfec.cli.inspect import Inspect, run_inspect
 from mfec.cli.play import Play, run_play
+from mfec.cli.plot import Plot, run_plot
 from mfec.cli.reading import Commands, read_command
 from mfec.cli.report import Report, run_report
 from mfec.cli.reproduce import Reproduce, run_reproduce

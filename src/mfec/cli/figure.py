@@ -110,12 +110,11 @@ def run_figure(action: Figure1 | Figure2 | MatchRates | Table) -> int:
 def _print_tables(grids: list[Grid]) -> None:
     from rich.console import Console
 
-    from mfec.figures.grids import to_rich
+    from mfec.figures.grids import to_terminal
 
-    tables = [to_rich(grid) for grid in grids]
     console = Console()
     if not console.is_terminal:  # a file has room for everything
         wide = Console(width=1000)
-        console = Console(width=max(wide.measure(table).maximum for table in tables))
-    for number, table in enumerate(tables):
-        console.print(*([""] if number else []), table, sep="\n")
+        console = Console(width=max(wide.measure(to_terminal(grid, wide.width)).maximum for grid in grids))
+    for number, grid in enumerate(grids):
+        console.print(*([""] if number else []), to_terminal(grid, console.width), sep="\n", highlight=False)
