@@ -35,9 +35,10 @@ def run_plot(command: Plot) -> int:
 
     check_kind(command.out)
     found = find_runs(list(command.directories))
-    runs = [run for run in found if SCORES[command.score].has(run)]
+    score = SCORES[command.score]
+    runs = [run for run in found if score.has(run)]
     for run in found if runs else ():
         if run not in runs:
-            print(f"mfec: left out: {run.path} has no {SCORES[command.score].yet}", file=sys.stderr)
+            print(f"mfec: left out: {run.path} has no {score.point.partition(' ')[2]} yet", file=sys.stderr)
     print(draw_learning_curves(runs or found, command.out, score=command.score))
     return 0
