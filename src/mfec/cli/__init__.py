@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from mfec.cli.figure import Figure1, Figure2, MatchRates, Table, run_figure
 from mfec.cli.inspect import Inspect, run_inspect
 from mfec.cli.play import Play, run_play
 from mfec.cli.plot import Plot, run_plot
+from mfec.cli.quiet import others_silenced, without_windows
 from mfec.cli.reading import Commands, read_command
 from mfec.cli.report import Report, run_report
 from mfec.cli.reproduce import Reproduce, run_reproduce
@@ -73,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mfec {__version__}")
         return 0
     try:
-        return _run(read_command(commands_for(given), given), given)
+        command = read_command(commands_for(given), given)
+        with others_silenced(), contextlib.nullcontext() if isinstance(command, Play) else without_windows():
+            return _run(command, given)
     except KeyboardInterrupt:
         return STOPPED
     except BrokenPipeError:  # of `mfec envs | head`: nobody reads on, also not what Python has yet to write

@@ -64,7 +64,7 @@ class Group:
         if len(rows) > 1:
             means = [each.mean for each in self.agents]
             length = mean([each.mean_length_frames for each in self.agents])
-            over = f"mean over {len(rows)} seeds"
+            over = f"{len(rows)} seeds"
             rows.append([over, "", f"{mean(means):,.1f}", f"{standard_error(means):,.1f}", "", "", f"{length:,.1f}"])
         if self.random:
             rows.append(["random", f"{self.random.epsilon:g}", *_numbers(self.random)])
