@@ -37,7 +37,12 @@ def test_no_number_is_cut_and_no_line_is_too_wide(width, framed):
     for number in [cell for row in NUMBERS for cell in row if cell != "-"] + ["7.25"]:
         assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d.,])", text), number
     assert "…" not in text
-    words = {word for cell in TABLE.header[2:] for word in cell.split()} | {"ms_pacman", "random", "projections", "note"}
+    words = {word for cell in TABLE.header[2:] for word in cell.split()} | {
+        "ms_pacman",
+        "random",
+        "projections",
+        "note",
+    }
     assert words <= set(re.findall(r"\w+", text))
 
 
