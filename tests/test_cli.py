@@ -11,11 +11,13 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import fields, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mfec
 from mfec.algorithms import RunConfig, algorithm
 from mfec.algorithms.mfec import MFECConfig
 from mfec.callbacks import Stopped
@@ -103,12 +105,12 @@ def test_every_option_explains_itself(command, settings):
     for name, text in explained.items():
         assert re.search(r"[a-zA-Z]{2,} .*[a-zA-Z]{2,}", text) or text == "Print JSON.", f"{name}: {text!r}"
     names = {word for name in explained for word in re.findall(r"--[\w-]+", name)}
-    positional = {"env", "envs", "level", "directory", "directories"}
+    positional = {"env", "envs", "level", "directory", "directories", "pattern"}
     for field in (field for each in settings for field in fields(each)):
         nested = {"agent", "environment", "evaluation", "where", *(["recipe"] if command == "vae train" else [])}
         if field.name not in positional | nested:
             assert f"--{'wrapper' if field.name == 'wrappers' else field.name.replace('_', '-')}" in names
-    assert len([name for name in explained if not name.startswith("-")]) == (0 if command == "envs" else 1)
+    assert len([name for name in explained if not name.startswith("-")]) == 1
 
 
 def test_the_help_says_what_settings_are_and_the_defaults_of_atari_and_the_labyrinth():
@@ -116,15 +118,43 @@ def test_the_help_says_what_settings_are_and_the_defaults_of_atari_and_the_labyr
     said = " ".join(help_of("train").replace("│", " ").split())
     own: MFECConfig = algorithm("mfec").defaults("labyrinth_forage")
     assert f"on the Labyrinth, k is {own.k}, gamma {own.gamma} and capacity {own.capacity:,} unless given." in said
-    for name, value in (("k INT", 11), ("gamma FLOAT", 1.0), ("capacity INT", 1_000_000)):
+    for name, value in (("k INT", 11), ("gamma FLOAT", 1.0), ("capacity INT", "1_000_000")):
         assert re.search(rf"--{name} [^(]*\(default: {value}\)", said)
 
 
-def test_without_a_command_the_usage_is_shown(capsys):
+@pytest.mark.parametrize(("given", "shown"), [([], "evaluate"), (["vae"], "show"), (["figure"], "match_rates")])
+def test_without_a_command_its_help_is_shown(capsys, given, shown):
     with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code == 2
-    assert "train" in capsys.readouterr().err
+        main(given)
+    assert ended.value.code == 0
+    assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["", "train", "vae train", "reproduce", "figure figure1", "evaluate", "envs"])
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_help_has_titles_for_people_and_breaks_lines_where_the_terminal_does(monkeypatch, command, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = help_of.__wrapped__(command).splitlines()
+    titles = [line for line in lines if line.startswith("╭")]
+    assert titles
+    assert not any(re.search(r"\.|\bcommand", title) for title in titles)
+    assert all(len(line) <= columns for line in lines if not line.startswith("usage"))
+    said = [line.strip("│ ") for line in lines]
+    assert not any(re.search(r"None|\(default: \)", line) for line in said)
+    for line, below in pairwise(lines):
+        if all(each.startswith("│     ") for each in (line, below)) and not line.rstrip("│ ").endswith(")"):
+            word = re.split(r"[ ,]", below.strip("│ "))[0]  # tyro breaks lines behind a comma, too
+            assert len(line.strip("│").rstrip()) + len(word) >= columns - 5, f"{line} has room for {word!r}"
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"mfec {mfec.__version__}\n"
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(capsys):
+    assert main(["trian"]) == 1
+    assert capsys.readouterr().err.startswith("mfec: unknown command 'trian'; did you mean 'train'?")
 
 
 # -- Options ----------------------------------------------------------------------------------------------------------
@@ -183,6 +213,13 @@ def test_options_reach_the_run(asked):
     environment = replace(environment, env_kwargs=("size=8", "slip=false", "x=-1"), wrappers=("a.b:C", "a:d"))
     assert main(["train", "qbert", "--total-frames", "40", "--seed", "9", *options]) == 130
     assert asked == [RunConfig("qbert", 40, 9, agent, environment)]
+
+
+@pytest.mark.parametrize("frames", ["1e6", "1_000_000", "1.0e+6", "1000000", "10e5"])
+def test_whole_numbers_are_written_as_people_write_them(asked, frames):
+    assert main(["train", "qbert", "--total-frames", frames, "--capacity", "2e3"]) == 130
+    assert (asked[0].total_frames, asked[0].agent.capacity) == (1_000_000, 2000)
+    assert type(asked[0].total_frames) is int
 
 
 def test_defaults_are_those_of_the_configuration(asked, capsys):
@@ -276,6 +313,8 @@ def test_a_run_keeps_the_defaults_of_its_environment_and_goes_on_with_them(maze,
     (["--k", "0"], "k, capacity and dim must be at least 1"),
     (["--k", "many"], "many"),
     (["--n-envs", "0"], "n_envs must be at least 1, not 0"),
+    (["--total-frames", "1.5"], "'1.5' is not a whole number"),
+    (["--total-frames", "1e-3"], "'1e-3' is not a whole number"),
     (["--total-frames", "0"], "total_frames must be at least 1, not 0"),
     (["--seed", "-1"], "a seed must not be negative"),
     (["--index", "tree"], "'tree' for argument '--index'. Expected one of ('exact', 'cells', 'cuda'"),

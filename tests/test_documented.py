@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tyro
 
-from mfec.cli import command_for, main
+from mfec.cli import commands_for, main
+from mfec.cli.reading import read_command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Run word by word in tests/algorithms/test_extending.py, which installs the package that they need.
 ELSEWHERE = {"docs/extending.md"}
 PROGRAMS = ("mfec", "make", "pip", "python", ".venv/bin/pytest")
-FRAMES = 1200  # of a run
+FRAMES = 3000  # of a run
 SMALL = {
     "--total-frames": FRAMES, "--evaluate-every": FRAMES, "--evaluate-games": 2, "--n-envs": 2, "--episodes": 2,
     "--scale": 0.0001, "--frames": 400, "--vae-frames": 400, "--vae-steps": 3, "--steps": 3, "--jobs": 2,
@@ -107,7 +107,7 @@ def _mfec(rest: list[str]) -> None:
     arguments = small(["mfec", *rest])[1:]
     serves = arguments[:1] == ["inspect"] and "--export" not in arguments
     if serves or any(word in arguments for word in ONLY_READ):
-        tyro.cli(command_for(arguments), args=arguments, config=(tyro.conf.OmitSubcommandPrefixes,))
+        read_command(commands_for(arguments), arguments)
         return
     if "--out" in arguments and arguments[0] in ("train", "reproduce", "vae") and "--resume" not in arguments:
         shutil.rmtree(arguments[arguments.index("--out") + 1], ignore_errors=True)  # of an earlier line of the page
@@ -193,7 +193,7 @@ def test_pages_have_what_is_tested():
     ("given", "cut"),
     [
         ("mfec train qbert --total-frames 1000000 --seeds 0 1 2 --device cuda --out runs/q",
-         "mfec train qbert --total-frames 1200 --seeds 0 1 --out runs/q --no-video"),
+         "mfec train qbert --total-frames 3000 --seeds 0 1 --out runs/q --no-video"),
         ("mfec evaluate runs/q --episodes 20 --random", "mfec evaluate runs/q --episodes 2 --random"),
         ("mfec train --help", "mfec train --help"),
     ],

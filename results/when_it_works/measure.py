@@ -24,8 +24,8 @@ from mfec.recipes import agent_defaults
 STEPS = 100_000  # agent steps of training; 4 frames each on Atari
 GAMES = 50  # played without exploration when training has ended
 TABLE = Path(__file__).parent / "scores.csv"
-COLUMNS = ("env", "method", "seed", "steps", "games_trained", "training_last_100", "greedy_mean", "greedy_standard_error",
-           "greedy_games", "seconds")  # fmt: skip
+COLUMNS = ("env", "method", "seed", "steps", "games_trained", "training_last_100", "greedy_mean",
+           "greedy_standard_error", "greedy_games", "seconds")  # fmt: skip
 
 
 class BoxOfBytes(gymnasium.ObservationWrapper[Any, Any, Any]):

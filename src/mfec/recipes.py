@@ -12,8 +12,8 @@ RecipeName = Literal["paper", "tuned"]
 AGENT: dict[RecipeName, dict[EnvKind, dict[str, Any]]] = {
     # Sections 4.1 and 4.2 of Blundell et al. (2016); the numbers for Atari are the defaults of `AgentConfig`.
     "paper": {"atari": {}, "labyrinth": {"k": 50, "gamma": 0.99, "capacity": 100_000}, "other": {}},
-    # What scored highest of what was tried on the paper's five games; docs/results.md has the evidence. In environments of
-    # other kinds it is the same, and more exploration: small ones have one start, and no thirty (docs/when-it-works.md).
+    # What scored highest of what was tried on the paper's five games; docs/results.md has the evidence. In environments
+    # of other kinds it is that with more exploration, since most begin alike each time (docs/when-it-works.md).
     "tuned": {
         "atari": {"k": 50, "kernel": "inverse", "gamma": 0.99, "episode": "game"},
         "labyrinth": {"k": 50, "gamma": 0.99, "capacity": 100_000},

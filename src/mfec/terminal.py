@@ -15,6 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mfec.layout import lines_of
+
 LOG = logging.getLogger("mfec")
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 5.0
@@ -69,13 +71,12 @@ class Line:
         return self._speed
 
     def show(self, parts: list[str], share: float | None = None) -> None:
-        """Show these parts; a narrow terminal gets two lines of them. share: what is done of all, shown as a bar."""
+        """Show these parts; a narrow terminal gets several lines of them. share: what is done of all, as a bar."""
         line = "  ".join(parts)
         if self._live is None:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
             return
-        if len(line) > self._console.width:
-            line = "  ".join(parts[:3]) + "\n" + "  ".join(parts[3:])
+        line = "\n".join(lines_of(parts, self._console.width))
         shown = Table.grid()
         if share is not None:
             shown.add_row(ProgressBar(total=1.0, completed=share, width=min(BAR_COLUMNS, self._console.width)))

@@ -74,9 +74,9 @@ def test_before_the_first_game_there_is_no_mean():
     assert "mean of last 0 games -  exact" in said.getvalue()
 
 
-@pytest.mark.parametrize("width", [200, 80])
+@pytest.mark.parametrize("width", [200, 80, 60, 40])
 def test_on_a_terminal_the_line_is_live_and_whole(width, monkeypatch):
-    """As narrow as most terminals are, nothing of it may be cut off."""
+    """However narrow it is, nothing of it may be cut off."""
     monkeypatch.setattr("mfec.terminal.LIVE_SECONDS", 0.0)
     said = io.StringIO()
     learn(Console(file=said, force_terminal=True, width=width), frames=20)

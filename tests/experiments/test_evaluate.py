@@ -188,6 +188,76 @@ def test_evaluation_changes_nothing_in_the_run(lake, capsys):
     assert files_of(lake) == before
 
 
+# -- Several runs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory) -> Path:
+    """Three seeds in one environment, one in another, and a run that has no checkpoint yet."""
+    out = tmp_path_factory.mktemp("several")
+    short = ["--total-frames", "400", "--capacity", "60", "--no-video"]
+    for seed in range(3):
+        assert main(["train", "FrozenLake-v1", *short, "--seed", str(seed), "--out", str(out / f"lake-{seed}")]) == 0
+    assert main(["train", "CartPole-v1", *short, "--out", str(out / "cart")]) == 0
+    shutil.copytree(out / "cart", out / "empty", ignore=shutil.ignore_patterns("checkpoint"))
+    return out
+
+
+def test_several_runs_are_evaluated_each_as_alone_with_the_mean_over_seeds(several, capsys):
+    arguments = ["--episodes", "4", "--epsilon", "0.5", "--json"]
+    capsys.readouterr()
+    assert main(["evaluate", str(several), *arguments, "--random"]) == 0
+    said = capsys.readouterr()
+    assert f"left out: {several / 'empty'} has no checkpoint yet" in said.err
+    groups = json.loads(said.out)
+    assert [[Path(run["run"]).name for run in group["runs"]] for group in groups] == [
+        ["cart"],
+        ["lake-0", "lake-1", "lake-2"],
+    ]
+    for group in groups:
+        for run in group["runs"]:
+            assert main(["evaluate", run["run"], *arguments]) == 0
+            [alone] = read_json(capsys.readouterr().out)
+            assert run["scores"] == alone["scores"]
+        means = [run["mean"] for run in group["runs"]]
+        assert group["mean"] == pytest.approx(statistics.fmean(means))
+        if len(means) > 1:
+            assert group["standard_error"] == pytest.approx(statistics.stdev(means) / math.sqrt(len(means)))
+        else:
+            assert group["standard_error"] is None
+        assert main(["evaluate", group["runs"][0]["run"], *arguments, "--random"]) == 0
+        assert read_json(capsys.readouterr().out)[0] == group["random"]
+
+
+@pytest.mark.parametrize("columns", ["120", "60", "40"])
+def test_several_runs_are_one_table_with_a_row_for_each_and_one_for_their_mean(several, capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    given = [str(several / f"lake-{seed}") for seed in range(3)]
+    capsys.readouterr()
+    assert main(["evaluate", *given, "--episodes", "3", "--epsilon", "0.25"]) == 0
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    assert said.count("games: 3") == 1
+    shown = [name for line in lines for name in ("lake-0", "lake-1", "lake-2", "3 seeds") if name in line]
+    assert shown == ["lake-0", "lake-1", "lake-2", "3 seeds"]
+
+
+def test_a_seed_that_is_there_twice_is_in_no_mean_twice(several, tmp_path, capsys):
+    shutil.copytree(several / "lake-1", tmp_path / "again")
+    runs = [several / "lake-0", several / "lake-1", tmp_path / "again"]
+    capsys.readouterr()
+    assert main(["evaluate", *map(str, runs), "--episodes", "2", "--json"]) == 0
+    groups = json.loads(capsys.readouterr().out)
+    assert [[run["seed"] for run in group["runs"]] for group in groups] == [[0, 1], [1]]
+
+
+def test_a_video_of_several_runs_is_refused_before_a_game_is_played(several, tmp_path, capsys):
+    assert main(["evaluate", str(several), "--video", str(tmp_path / "game.mp4")]) == 1
+    assert "a video is of one run" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 # -- Video ------------------------------------------------------------------------------------------------------------
 
 
@@ -254,7 +324,9 @@ def test_an_environment_that_cannot_be_filmed_is_a_sentence(tmp_path, capsys, mo
 def test_a_directory_that_is_no_run_is_refused(tmp_path, capsys):
     for path in (tmp_path, tmp_path / "nowhere"):
         assert main(["evaluate", str(path)]) == 1
-        assert capsys.readouterr().err == f"mfec: {path} is no run directory: config.toml is missing\n"
+        error = capsys.readouterr().err
+        assert error.startswith("mfec: there is no ")
+        assert str(path) in error
 
 
 def test_a_run_without_a_checkpoint_is_refused(lake, tmp_path, capsys):

@@ -108,12 +108,67 @@ def test_asked_to_stop_a_run_saves_and_says_how_to_go_on(tmp_path: Path, start: 
 
     mfec, *again = shlex.split(line)  # as a shell reads it
     assert mfec == "mfec"
+    assert again == ["train", "--no-video", "--out", str(out), "--resume"]  # its directory tells the rest
     frames = str(agent.frames + 300)
-    again[again.index(FOREVER[1])] = frames
-    assert main(again) == 0
+    assert main([*again, "--total-frames", frames]) == 0
     assert main(["train", *arguments, "--total-frames", frames, "--out", str(whole)]) == 0
     assert outcome(out) == outcome(whole)
     assert lived(RunDirectory(out)) == lived(RunDirectory(whole))
+
+
+# -- Directories that tell everything ----------------------------------------------------------------------------------
+
+
+def test_runs_in_a_directory_go_on_each_with_its_own_settings(elsewhere: Path, capsys) -> None:
+    """A run that is finished is said to be; one that is not ends as if it had never stopped."""
+    lake, cart = ["FrozenLake-v1", "--k", "3", "--capacity", "90"], ["CartPole-v1", "--gamma", "0.9", "--n-envs", "2"]
+    rest = ["--capacity", "200", "--no-video", "--out"]
+    for arguments, frames, out in ((lake, 600, "all/lake"), (cart, 300, "all/cart"), (cart, 600, "whole")):
+        assert main(["train", *arguments, *rest[:-1], "--total-frames", str(frames), "--out", out]) == 0
+    before = outcome(Path("all/lake"))
+    capsys.readouterr()
+    assert main(["train", "--resume", "--out", "all", "--total-frames", "6e2", "--no-video"]) == 0
+    said = capsys.readouterr().out
+    assert f"{Path('all/lake')} has all of its 600 frames" in said
+    assert f"{Path('all/cart')} has all" not in said
+    assert outcome(Path("all/cart")) == outcome(Path("whole"))
+    assert outcome(Path("all/lake")) == before
+    assert RunDirectory("all/cart").read_config() == RunDirectory("whole").read_config()
+
+
+def test_a_run_that_keeps_its_frames_goes_on_keeping_them(elsewhere: Path) -> None:
+    arguments = ["train", "qbert", "--capacity", "60", "--max-frames", "80", "--no-video", "--keep-frames"]
+    assert main([*arguments, "--total-frames", "200", "--out", "run"]) == 0
+    kept = History(Path("run/history")).with_frames
+    assert main(["train", "--resume", "--out", "run", "--no-video", "--total-frames", "400"]) == 0
+    assert History(Path("run/history")).with_frames > kept > 0
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    (["--k", "3"], "run was begun with k = 11, it cannot go on with 3"),
+    (["--seed", "4"], "run was begun with seed = 0, it cannot go on with 4"),
+    (["--algorithm", "dqn"], "run was begun with algorithm = mfec, it cannot go on with dqn"),
+    (["--seeds", "0", "1"], "--seeds is for new runs"),
+    (["--recipe", "tuned"], "--recipe is for new runs"),
+])  # fmt: skip
+def test_what_conflicts_with_a_directory_is_refused(stopped, tmp_path, monkeypatch, capsys, given, message):
+    shutil.copytree(stopped, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    before = outcome(tmp_path / "run")
+    assert main(["train", "--resume", "--out", "run", "--no-video", *given]) == 1
+    assert capsys.readouterr().err.startswith(f"mfec: {message}")
+    assert outcome(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ([], "name the run that goes on"),
+    (["--out", "nothing"], "there is no directory nothing"),
+    (["--out", "empty"], "there is no run in empty"),
+])  # fmt: skip
+def test_without_a_run_there_is_nothing_to_go_on_with(elsewhere, capsys, given, message):
+    Path("empty").mkdir()
+    assert main(["train", "--resume", *given]) == 1
+    assert capsys.readouterr().err.startswith(f"mfec: {message}")
 
 
 # -- Damaged checkpoints ----------------------------------------------------------------------------------------------

@@ -213,6 +213,26 @@ def test_as_narrow_as_most_terminals_are_no_number_and_no_seed_is_cut_off(tmp_pa
     assert max(map(len, last_table(said))) <= 80
 
 
+@pytest.mark.parametrize("width", [60, 40])
+def test_however_narrow_the_terminal_is_every_number_is_there_and_the_table_fits(tmp_path, clock, width):
+    runs = make_runs(tmp_path, 9)
+    said, console = terminal(width=width, height=20)
+    with RunsTable(runs, console) as display:
+        for run in runs:
+            run.state = "running"
+            play(run, (1_000, 123456.7), row=8_765, exact_match_rate=0.25, memory_entries=1_234_567)
+        clock[0] += 1.0
+        display.refresh()
+        table = last_table(said)
+    assert len(table) <= 20
+    assert max(map(len, table)) <= width
+    text = "\n".join(table)
+    shown = text.count("8,765 (88%)")
+    assert shown >= 1
+    assert text.count("123,456.7") == shown
+    assert text.count("seed ") == shown
+
+
 @pytest.mark.parametrize("width", [-3, 0, 8, 9, 20, 38])
 def test_a_shortened_name_is_as_wide_as_asked_and_has_its_seed(width):
     name = shorten("ms_pacman mfec_random_projection seed 0", width)

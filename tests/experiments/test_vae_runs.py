@@ -15,15 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tyro
 from rich.console import Console
-from tyro.conf import OmitSubcommandPrefixes
 
 from mfec import MFEC
 from mfec.algorithms import RunConfig
 from mfec.algorithms.mfec import MFECConfig
-from mfec.cli import Train, command_for, main
-from mfec.cli.train import _again
+from mfec.cli import Train, commands_for, main
+from mfec.cli.reading import read_command
+from mfec.cli.resuming import how_to_go_on
 from mfec.config import EnvConfig, VAEConfig
 from mfec.embeddings import VAE
 from mfec.embeddings.vae.training import Trainer
@@ -293,7 +292,7 @@ def test_a_vae_of_its_own_needs_pictures(tmp_path, capsys, monkeypatch, several)
 
 
 def parse(arguments: list[str]) -> Train:
-    command = tyro.cli(command_for(arguments), args=arguments, config=(OmitSubcommandPrefixes,)).command
+    command = read_command(commands_for(arguments), arguments)
     assert isinstance(command, Train)
     return command
 
@@ -306,6 +305,6 @@ def parse(arguments: list[str]) -> Train:
 ])  # fmt: skip
 def test_what_goes_on_with_a_run_asks_for_the_same_run(arguments):
     given = parse(["train", "qbert", "ms_pacman", *arguments, "--out", "here"])
-    again = _again(dict.fromkeys(given.envs, given), Path("here"))
+    again = how_to_go_on(dict.fromkeys(given.envs, given), Path("here"))
     assert parse(again) == given
     assert parse([*again, "--resume"]) == replace(given, resume=True)

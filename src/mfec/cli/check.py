@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from mfec.config import EnvConfig
+from mfec.cli.env_options import EnvOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ class Check:
     """Makes the games and the actions."""
     json: bool = False
     """Print JSON."""
-    environment: OmitArgPrefixes[EnvConfig] = field(default_factory=EnvConfig)
+    environment: OmitArgPrefixes[EnvOptions] = field(default_factory=EnvOptions)
 
 
 def run_check(command: Check) -> int:
@@ -46,7 +46,7 @@ def run_check(command: Check) -> int:
     with Console(stderr=True).status("making the environment") as status:
         check = check_environment(
             command.env,
-            command.environment,
+            command.environment.settings,
             seconds=command.seconds,
             frames=command.frames,
             seed=command.seed,

@@ -1,4 +1,4 @@
-"""`mfec envs`: what can be named, and how it looks."""
+"""`mfec envs`: what can be named and played, and how it looks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import arg
+from tyro.conf import Positional, arg
 
 from mfec.canonical_names import canonical_name
 from mfec.config import folder_of
@@ -14,12 +14,15 @@ from mfec.config import folder_of
 
 @dataclass(frozen=True)
 class Envs:
-    """List the environments that can be named, or draw one of them."""
+    """List the environments that can be named and played here, or draw one of them."""
 
+    pattern: Annotated[Positional[str], arg(metavar="[PATTERN]")] = ""
+    """Only names that contain this, or that match it where it has a * or ?; after `module:`, only ids that this module
+    registers."""
     show: Annotated[str | None, arg(metavar="ENV")] = None
     """Draw this environment instead: a Labyrinth level's map and view, or the first picture of a game."""
     out: Annotated[Path | None, arg(metavar="FILE")] = None
-    """With --show: the picture, .png, .pdf or .svg; None stands for ENV.png."""
+    """With --show: the picture, .png, .pdf or .svg; ENV.png unless given."""
     seed: int = 0
     """With --show: makes the episode whose start is drawn."""
 
@@ -27,6 +30,8 @@ class Envs:
 def run_envs(command: Envs) -> int:
     """Print the names, or draw and print where the picture is; returns the exit status."""
     if command.show is not None:
+        if command.pattern:
+            raise ValueError(f"{command.pattern!r} is of a list, and --show draws {command.show}: give one of them")
         from mfec.figures.environments import draw_environment
 
         name = canonical_name(command.show)
@@ -34,10 +39,14 @@ def run_envs(command: Envs) -> int:
         return 0
     if command.out is not None or command.seed:
         raise ValueError("--out and --seed are of a picture: name an environment to draw with --show")
-    from mfec.envs import env_names
+    from mfec.envs.listing import list_environments
 
-    for source, names in env_names().items():
-        print(f"{source}:")
-        for name in names:
-            print(f"  {name}")
+    listing = list_environments(command.pattern)
+    if not any(listing.families.values()) and not listing.left_out:
+        raise ValueError(f"no environment has {command.pattern!r} in its name; `mfec envs` lists all of them")
+    for family, names in listing.families.items():
+        if names:
+            print("\n  ".join([f"{family}:", *names]))
+    if listing.left_out:
+        print(listing.why_left_out())
     return 0

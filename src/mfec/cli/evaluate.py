@@ -1,9 +1,10 @@
-"""`mfec evaluate` and `mfec plot`: what came of runs, in numbers and pictures."""
+"""`mfec evaluate`: whole games with the agents of runs."""
 
 from __future__ import annotations
 
 import json
-import math
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,20 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from mfec.config import AgentConfig, DeviceName, Starts
-from mfec.figures import ScoreName
 
 if TYPE_CHECKING:
     from mfec.evaluation import Evaluation
+    from mfec.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play whole games with the agent of a run; the memory does not change."""
+    """Play whole games with the agent of a run, or those of several; the memory does not change."""
 
-    directory: Annotated[Positional[Path], arg(metavar="DIR")]
-    """A run directory."""
+    directories: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
+    """Run directories, or directories with runs below them; of several runs that differ in the seed alone, also the
+    mean and its standard error over seeds."""
     episodes: Annotated[int | None, arg(metavar="N")] = None
-    """Games to play; None stands for 10, or for the thirty of --starts."""
+    """Games to play with each agent; 10 unless given, or the thirty of --starts."""
     starts: Starts = "sampled"
     """Where games begin: sampled from the seed; or, in an Atari game, at all of its thirty starts, once each, or at
     thirty unseen ones that no training has (30 to 59 no-ops). At these, epsilon is 0 unless given, and the result is no
@@ -32,79 +34,80 @@ class Evaluate:
     seed: int = 0
     """Makes the games: starts and random actions."""
     epsilon: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Chance of a random action; None stands for the run's own. With 0, equal values go to the first action."""
+    """Chance of a random action; the run's own unless given. With 0, equal values go to the first action."""
     random: bool = False
     """Play as many games with a random policy for comparison."""
     json: bool = False
     """Print JSON."""
     video: Annotated[Path | None, arg(metavar="FILE.mp4")] = None
-    """Film the agent's first game into this .mp4 file."""
+    """Film the first game of an agent, of one run, into this .mp4 file."""
     device: DeviceName = AgentConfig.device
     """Where to search the memory: cpu or cuda, whatever the run was trained on."""
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Draw learning curves: mean and standard error over seeds against frames; of fewer than three seeds, each one
-    instead of the error."""
-
-    directories: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR [DIR ...]")]
-    """Run directories, or directories with runs below them; a seed must not be there twice with the same settings."""
-    out: Path = Path("curve.png")
-    """The picture: .png, .pdf or .svg."""
-    score: ScoreName = "training"
-    """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
-    --evaluate-every` writes."""
 
 
 def run_evaluate(command: Evaluate) -> int:
     """Play, and print the scores; returns the exit status."""
     from rich.console import Console
-    from rich.table import Table
 
-    from mfec.experiments.evaluate import evaluate_run
-    from mfec.run_directory import RunDirectory
+    from mfec.cli.evaluations import print_evaluations
+    from mfec.run_directory import RunDirectory, find_runs
 
-    evaluations = evaluate_run(
-        RunDirectory(command.directory),
-        episodes=10 if command.episodes is None and command.starts == "sampled" else command.episodes,
-        seed=command.seed,
-        starts=command.starts,
-        epsilon=command.epsilon,
-        random=command.random,
-        video=command.video,
-        device=command.device,
-    )
+    if command.video is not None:
+        from mfec.evaluation.video import check_video
+
+        check_video(command.video)
+    given = [RunDirectory(path) for path in command.directories]
+    runs = given if given and all(run.exists for run in given) else find_runs(list(command.directories))
+    if len(runs) > 1:
+        return _evaluate_several(command, runs)
+    evaluations = _play(command, runs[0], random=command.random)
     if command.json:
         print(json.dumps([evaluation.as_json() for evaluation in evaluations], indent=1))
         return 0
     console = Console()
-    agent = evaluations[-1]
-    table = Table(title=f"whole games, unclipped scores; {_games(agent)}")
-    for column in ("policy", "epsilon", "mean", "standard error", "lowest", "highest", "frames a game"):
-        table.add_column(column, justify="left" if column == "policy" else "right")
-    for each in evaluations:
-        row = [each.mean, each.standard_error, min(each.scores), max(each.scores), each.mean_length_frames]
-        shown = ("-" if math.isnan(number) else f"{number:,.1f}" for number in row)
-        table.add_row(each.policy, f"{each.epsilon:g}", *shown)
-    console.print(table)
+    print_evaluations(console, evaluations)
     if command.video:
         console.print(f"video: {command.video}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
-def _games(evaluation: Evaluation) -> str:
-    """How many games were played, and what their mean is."""
-    if evaluation.starts == "sampled":
-        return f"games: {len(evaluation.scores)}"
-    which = "all thirty starts" if evaluation.starts == "all" else "thirty starts that training never has"
-    return f"{which}, once each" + (": the exact score of the agent's policy" if evaluation.exact else "")
+def _play(command: Evaluate, run: RunDirectory, *, random: bool) -> list[Evaluation]:
+    from mfec.experiments.evaluate import evaluate_run
+
+    return evaluate_run(
+        run,
+        episodes=10 if command.episodes is None and command.starts == "sampled" else command.episodes,
+        seed=command.seed,
+        starts=command.starts,
+        epsilon=command.epsilon,
+        random=random,
+        video=command.video,
+        device=command.device,
+    )
 
 
-def run_plot(command: Plot) -> int:
-    """Draw, and print where the picture is; returns the exit status."""
-    from mfec.figures.learning_curves import draw_learning_curves
-    from mfec.run_directory import find_runs
+def _evaluate_several(command: Evaluate, runs: Sequence[RunDirectory]) -> int:
+    """Play with the agents of all runs that have one, and print one table."""
+    from rich.console import Console
 
-    print(draw_learning_curves(find_runs(list(command.directories)), command.out, score=command.score))
+    from mfec.cli.evaluations import Group, by_settings, print_groups
+
+    if command.video is not None:
+        raise ValueError(f"a video is of one run, and these are {len(runs)}: name one, such as {runs[0].path}")
+    for run in runs:
+        if not run.has_checkpoint:
+            print(f"mfec: left out: {run.path} has no checkpoint yet", file=sys.stderr)
+    groups = []
+    for same in by_settings([run for run in runs if run.has_checkpoint]):
+        played = []
+        for place, run in enumerate(same):
+            with Console(stderr=True).status(f"playing: {run.path}"):
+                played.append(_play(command, run, random=command.random and not place))
+        groups.append(Group(same, [each[-1] for each in played], played[0][0] if command.random else None))
+    if not groups:
+        raise ValueError("none of these runs has a checkpoint yet: nothing to evaluate")
+    if command.json:
+        print(json.dumps([each.as_json() for each in groups], indent=1))
+    else:
+        print_groups(Console(), groups)
     return 0

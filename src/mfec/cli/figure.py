@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import Positional, arg
 
 from mfec.figures import ScoreName
 
@@ -26,7 +26,7 @@ class Figure1:
     out: Annotated[Path, arg(metavar="FILE")] = Path("figure1.png")
     """The picture: .png, .pdf or .svg; or .csv for the numbers in it."""
     total_frames: Annotated[int | None, arg(metavar="INT")] = None
-    """Frames to show; None stands for all."""
+    """Frames to show; all unless given."""
     score: ScoreName = "training"
     """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
     --evaluate-every` writes."""
@@ -43,7 +43,7 @@ class Figure2:
     embedding: str = "vae"
     """Runs with this embedding are drawn: random_projection, vae, identity, table, or package.module:object."""
     at_frames: Annotated[int | None, arg(metavar="INT")] = None
-    """Frames after which scores are taken; None stands for as many as all runs of an environment have come to."""
+    """Frames after which scores are taken; unless given, as many as all runs of an environment have come to."""
     score: ScoreName = "training"
     """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
     --evaluate-every` writes."""
@@ -67,29 +67,16 @@ class Table:
     directories: Directories
     """Run directories, or directories with runs below them; runs of one algorithm must have the same settings."""
     out: Annotated[Path | None, arg(metavar="FILE")] = None
-    """A file: .csv with one number a row, .md, or a picture (.png, .pdf, .svg); None prints the table."""
+    """A file: .csv with one number a row, .md, or a picture (.png, .pdf, .svg); without it, the table is printed."""
     score: ScoreName = "training"
     """Scores of the last 100 games of training, or of greedy play: those of evaluations.csv, which `mfec train
     --evaluate-every` writes."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """Draw the paper's figures, or make its table, from run directories."""
-
-    action: (
-        Annotated[Figure1, subcommand("figure1")]
-        | Annotated[Figure2, subcommand("figure2")]
-        | Annotated[MatchRates, subcommand("match_rates")]
-        | Annotated[Table, subcommand("table")]
-    )
-
-
-def run_figure(command: Figure) -> int:
+def run_figure(action: Figure1 | Figure2 | MatchRates | Table) -> int:
     """Draw, and print where the picture is; returns the exit status."""
     from mfec.run_directory import find_runs
 
-    action = command.action
     runs = find_runs(list(action.directories))
     match action:
         case Figure1():
@@ -123,12 +110,11 @@ def run_figure(command: Figure) -> int:
 def _print_tables(grids: list[Grid]) -> None:
     from rich.console import Console
 
-    from mfec.figures.grids import to_rich
+    from mfec.figures.grids import to_terminal
 
-    tables = [to_rich(grid) for grid in grids]
     console = Console()
     if not console.is_terminal:  # a file has room for everything
         wide = Console(width=1000)
-        console = Console(width=max(wide.measure(table).maximum for table in tables))
-    for number, table in enumerate(tables):
-        console.print(*([""] if number else []), table, sep="\n")
+        console = Console(width=max(wide.measure(to_terminal(grid, wide.width)).maximum for grid in grids))
+    for number, grid in enumerate(grids):
+        console.print(*([""] if number else []), to_terminal(grid, console.width), sep="\n", highlight=False)

@@ -32,7 +32,7 @@ class Inspect:
     seed: int = 0
     """Makes the games: starts and random actions."""
     epsilon: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Chance of a random action; None stands for the run's own."""
+    """Chance of a random action; the run's own unless given."""
     host: str = "127.0.0.1"
     """Address to listen on; at any other than this one, others on the network can look on."""
     port: int = PORT

@@ -30,11 +30,11 @@ class LauncherOptions:
     launcher: LauncherName = "local"
     """Where the runs run: local for processes of this machine, ray for tasks of a Ray cluster (extra `ray`)."""
     ray_address: Annotated[str | None, arg(metavar="auto|HOST:PORT")] = None
-    """With --launcher ray: the cluster; None starts a Ray of its own on this machine."""
+    """With --launcher ray: the cluster; without it, a Ray of its own is started on this machine."""
     cpus_per_run: float = 1.0
     """With --launcher ray: CPUs that a run is given."""
     gpus_per_run: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """With --launcher ray: GPUs, or the share of one, that a run is given; None stands for 0, and 1 on cuda."""
+    """With --launcher ray: GPUs, or the share of one, that a run is given; 0 unless said, and 1 on cuda."""
 
     def check(self) -> None:
         """Refuse options that would not be heeded."""

@@ -41,25 +41,25 @@ class Reproduce:
     experiment: Annotated[Positional[ExperimentName], arg(metavar="figure1|figure2|match_rates")]
     """figure1: learning curves of all algorithms; figure2: the effect of k; match_rates: shares of exact matches."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Where the runs go, in DIR/ENV/ALGORITHM/seed-N; None stands for runs/EXPERIMENT."""
+    """Where the runs go, in DIR/ENV/ALGORITHM/seed-N; runs/EXPERIMENT unless given."""
     games: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = ()
-    """Some of the games, or all; without --levels no levels. Neither option stands for everything."""
+    """Some of the games, or all; without --levels no levels. Without both, everything."""
     levels: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = ()
     """Some of the Labyrinth's levels, or all; without --games no games."""
     algorithms: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = ()
-    """Some of mfec, dqn, prioritised_dqn and a2c; none stands for all that the experiment has."""
+    """Some of mfec, dqn, prioritised_dqn and a2c; unless given, all that the experiment has."""
     embeddings: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = ()
-    """Of mfec: random_projection, vae or both; none stands for all that the experiment has."""
+    """Of mfec: random_projection, vae or both; unless given, all that the experiment has."""
     k: Annotated[tuple[int, ...], arg(metavar="K [K ...]")] = ()
-    """Of figure2: numbers of neighbours; none stands for 1, 3, 11, 25 and 50."""
+    """Of figure2: numbers of neighbours; 1, 3, 11, 25 and 50 unless given."""
     seeds: Annotated[int | None, arg(metavar="N")] = None
-    """How many seeds, 0 to N-1; None stands for the paper's 5."""
+    """How many seeds, 0 to N-1; the paper's 5 unless given."""
     total_frames: Annotated[int | None, arg(metavar="N")] = None
-    """Frames of every run; None stands for 10 million in a game and 40 million in a level."""
+    """Frames of every run; unless given, 10 million in a game and 40 million in a level."""
     scale: float = 1.0
     """For a first look: this share of the frames and, rounded up, of the seeds, unless --seeds says how many."""
     n_envs: Annotated[int | None, arg(metavar="N")] = None
-    """Environments of every run; None stands for 1, and 16 of a2c."""
+    """Environments of every run; 1 unless given, and 16 of a2c."""
     recipe: RecipeName = "paper"
     """Settings of mfec: the paper's, or those tuned on its five games (see docs/results.md)."""
     device: DeviceName = AgentConfig.device
@@ -77,7 +77,7 @@ class Reproduce:
     """Start runs even if they could come to need more memory than there is."""
     video: bool = True
     """In the end, film a game of each first seed into its video.mp4."""
-    where: OmitArgPrefixes[LauncherOptions] = field(default_factory=LauncherOptions)
+    where: Annotated[OmitArgPrefixes[LauncherOptions], arg(name="launcher")] = field(default_factory=LauncherOptions)
     dry_run: bool = False
     """Print the runs and their commands, and do nothing."""
 

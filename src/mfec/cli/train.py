@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +15,12 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from mfec.algorithms import Algorithm, RunConfig, algorithm
 from mfec.canonical_names import canonical_name
+from mfec.cli.env_options import EnvOptions
 from mfec.cli.many_runs import LauncherOptions, film, make_launcher, report
+from mfec.cli.reading import read, value_of
+from mfec.cli.resuming import as_begun, begun_with, how_to_go_on, named_directory, runs_below
 from mfec.cli.stopping import STOPPED, STOPPED_AT_ONCE, say_how_to_resume, show_their_traceback
 from mfec.cli.vae import draw_vae
-from mfec.command_line import Options, as_arguments, differing, options_of, options_of_training
 from mfec.config import (
     CHECKPOINT_FRAMES,
     FRAMES_LIMIT_GB,
@@ -38,20 +40,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EnvOptions(EnvConfig):
-    """Settings of the environments, as options."""
-
-    wrappers: Annotated[tuple[str, ...], arg(name="wrapper", metavar="MODULE:WRAPPER [...]")] = ()
-    """Wrappers around each environment, the first one innermost: package.module:Wrapper, or a function that takes an
-    environment and returns one."""
-
-    @property
-    def settings(self) -> EnvConfig:
-        """Without the options' own names."""
-        return EnvConfig(**vars(self))
-
-
-@dataclass(frozen=True)
 class Train:
     """Train an agent; everything goes into a run directory. Defaults are the paper's for Atari; on the Labyrinth, k is
     50, gamma 0.99 and capacity 100,000 unless given. --recipe tuned has others."""
@@ -60,7 +48,7 @@ class Train:
     """Short name of an Atari game (qbert, ...) or a Labyrinth level (labyrinth_forage, ...), a Gymnasium id, or
     package.module:attribute, an environment class or a function that makes one; `mfec envs` lists them. Several train
     side by side, in OUT/ENV."""
-    algorithm: str = RunConfig.algorithm
+    algorithm: Annotated[str, arg(metavar="NAME")] = RunConfig.algorithm
     """What learns: mfec, or for comparison dqn, prioritised_dqn or a2c (synchronous A3C), which need the extra
     `baselines`, or one that another package brings. Each has settings of its own: --algorithm dqn --help shows them."""
     recipe: RecipeName = "paper"
@@ -69,15 +57,16 @@ class Train:
     """Frames to play in all (4 to an agent step on Atari and in the Labyrinth)."""
     seed: int = 0
     """Makes the run: environment, exploration, ties, projection."""
-    seeds: tuple[int, ...] = ()
+    seeds: Annotated[tuple[int, ...], arg(metavar="INT [INT ...]")] = ()
     """Several seeds side by side, in OUT/seed-N: a process each; with --device cuda they share the GPU."""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Runs at a time, where there are several and no GPU."""
-    where: OmitArgPrefixes[LauncherOptions] = field(default_factory=LauncherOptions)
+    where: Annotated[OmitArgPrefixes[LauncherOptions], arg(name="launcher")] = field(default_factory=LauncherOptions)
     out: Annotated[Path | None, arg(metavar="DIR")] = None
-    """The run directory; None stands for runs/ENV."""
+    """The run directory; runs/ENV unless given."""
     resume: bool = False
-    """Go on from the last checkpoint in OUT; begin where there is none."""
+    """Go on from the last checkpoint in OUT; begin where there is none. With --out and no ENV, a run goes on with its
+    own settings, or all runs in a directory; --total-frames makes them longer."""
     checkpoint_frames: int = CHECKPOINT_FRAMES
     """Frames between two checkpoints."""
     keep_frames: bool = False
@@ -93,18 +82,23 @@ class Train:
     environment: OmitArgPrefixes[EnvOptions] = field(default_factory=EnvOptions)
     evaluation: OmitArgPrefixes[EvaluationConfig] = field(default_factory=EvaluationConfig)
 
+    def run_config(self, env: str, seed: int) -> RunConfig:
+        """The settings of one of the runs that are asked for."""
+        return RunConfig(
+            env, self.total_frames, seed, self.agent, self.environment.settings, self.algorithm, self.evaluation
+        )
+
 
 def train_command(given: Sequence[str]) -> type[Train]:
     """`Train` with the settings of the algorithm that a command line names as its options."""
-    name = RunConfig.algorithm
-    for option, value in zip(given, [*given[1:], ""], strict=True):
-        if option.split("=")[0] == "--algorithm":
-            name = option.partition("=")[2] or value
-    return _train_command(algorithm(name))
+    out = named_directory(given)
+    name = value_of(given, "--algorithm") or (begun_with(out) if out else None) or RunConfig.algorithm
+    return train_command_of(algorithm(name))
 
 
 @cache
-def _train_command(kind: Algorithm) -> type[Train]:
+def train_command_of(kind: Algorithm) -> type[Train]:
+    """`Train` with the settings of an algorithm as its options."""
     taken = {
         own for options in (Train, EnvConfig, EvaluationConfig, LauncherOptions) for own in options.__annotations__
     }
@@ -113,14 +107,10 @@ def _train_command(kind: Algorithm) -> type[Train]:
         raise ValueError(f"{kind.name} has settings that `mfec train` has already: {', '.join(sorted(twice))}")
     settings: Any = kind.settings
     agent = ("agent", Annotated[settings, tyro.conf.OmitArgPrefixes], field(default_factory=settings))
-    envs = ("environment", OmitArgPrefixes[EnvOptions], field(default_factory=lambda: _as_options(kind.environment)))
+    envs = ("environment", OmitArgPrefixes[EnvOptions], field(default_factory=lambda: EnvOptions.of(kind.environment)))
     made = make_dataclass("Train", [agent, envs], bases=(Train,), frozen=True)
     made.__doc__ = Train.__doc__
     return made
-
-
-def _as_options(environment: EnvConfig) -> EnvOptions:
-    return EnvOptions(**vars(environment))
 
 
 def run_train(command: Train, given: Sequence[str]) -> int:
@@ -128,27 +118,57 @@ def run_train(command: Train, given: Sequence[str]) -> int:
     from rich.console import Console
 
     console = Console(file=sys.stdout)  # for good: Ray's own words are sent elsewhere
+    command.where.check()
+    if command.resume and not command.envs:
+        return _go_on(command, given, console)
     if not command.envs:
         raise ValueError("name an environment to train on; `mfec envs` lists them")
-    command.where.check()
+    cls = train_command_of(algorithm(command.algorithm))
+    if type(command) is not cls:  # it was read as one that goes on with another algorithm, which is refused below
+        command = read(cls, given[1:], prog="mfec train")
     command = replace(command, envs=tuple(dict.fromkeys(map(canonical_name, command.envs))))
     out = command.out or Path("runs") / "-".join(map(folder_of, command.envs))
     commands = {env: _with_defaults(command, env, given) for env in command.envs}
-    runs, again = _runs(commands, out), _again(commands, out)
-    if len(runs) > 1 or command.seeds or command.where.launcher == "ray":
+    runs = _runs(commands, out)
+    several = len(runs) > 1 or bool(command.seeds)
+    return _train(command, runs, out, partial(how_to_go_on, commands, out, runs), console, several=several)
+
+
+def _go_on(command: Train, given: Sequence[str], console: Console) -> int:
+    """Go on with the run in a directory, or with all runs below it, with the settings that are there."""
+    from mfec.experiments.many_runs import Run
+
+    found = runs_below(command.out)
+    commands = [as_begun(train_command_of, run, given[1:]) for run in found]
+    configs = [own.run_config(own.envs[0], own.seed) for own in commands]
+    out = Path(found[0].path if len(found) == 1 else command.out or "")
+    runs = [
+        Run(str(each.path.relative_to(out)) if len(found) > 1 else config.env, config, each.path)
+        for each, config in zip(found, configs, strict=True)
+    ]
+    again = [argument for argument in given if argument != "--resume"]
+    # What all runs have in common is how frames are kept: as in the one that keeps the most.
+    command = max(commands, key=lambda own: (own.keep_frames, own.frames_limit_gb))
+    return _train(command, runs, out, lambda: again, console, several=len(runs) > 1)
+
+
+def _train(
+    command: Train, runs: Sequence[Run], out: Path, again: Callable[[], list[str]], console: Console, *, several: bool
+) -> int:
+    if several or command.where.launcher == "ray":
         return _train_many(command, runs, out, again, console)
-    return _train_one(command, runs[0].config, out, again, console)
+    return _train_one(command, runs[0], again, console)
 
 
 def _with_defaults(command: Train, env: str, given: Sequence[str]) -> Train:
     """The command as it is for that environment: what was given, and the defaults there for the rest."""
     kind, cls = algorithm(command.algorithm), type(command)
-    environment = _as_options(kind.environment)
+    environment = EnvOptions.of(kind.environment)
     defaults = cls(command.envs, agent=kind.defaults(env, command.recipe), environment=environment)
     if defaults == cls(command.envs):
         return command
     # Read once more: `command` cannot tell a default from the same number given.
-    return tyro.cli(cls, args=given[1:], default=defaults)  # after the word `train`
+    return read(cls, given[1:], prog="mfec train", default=defaults)  # after the word `train`
 
 
 def _runs(commands: dict[str, Train], out: Path) -> list[Run]:
@@ -160,16 +180,11 @@ def _runs(commands: dict[str, Train], out: Path) -> list[Run]:
         for seed in dict.fromkeys(command.seeds or (command.seed,)):
             names = ([env] if len(commands) > 1 else []) + ([f"seed {seed}"] if command.seeds else [])
             place = Path(*([folder_of(env)] if len(commands) > 1 else []), *([f"seed-{seed}"] if command.seeds else []))
-            runs.append(Run(" ".join(names) or env, _run_config(command, env, seed), out / place))
+            runs.append(Run(" ".join(names) or env, command.run_config(env, seed), out / place))
     return runs
 
 
-def _run_config(command: Train, env: str, seed: int) -> RunConfig:
-    total, kind = command.total_frames, command.algorithm
-    return RunConfig(env, total, seed, command.agent, command.environment.settings, kind, command.evaluation)
-
-
-def _train_one(command: Train, config: RunConfig, out: Path, again: list[str], console: Console) -> int:
+def _train_one(command: Train, run: Run, again: Callable[[], list[str]], console: Console) -> int:
     from mfec.callbacks import Stopped
     from mfec.envs.crashes import EnvironmentCrash
     from mfec.experiments.train import train
@@ -177,8 +192,8 @@ def _train_one(command: Train, config: RunConfig, out: Path, again: list[str], c
 
     try:
         directory = train(
-            config,
-            out,
+            run.config,
+            run.out,
             resume=command.resume,
             checkpoint_frames=command.checkpoint_frames,
             keep_frames=command.keep_frames,
@@ -187,23 +202,25 @@ def _train_one(command: Train, config: RunConfig, out: Path, again: list[str], c
             console=console,
         )
     except (Stopped, KeyboardInterrupt) as stopped:
-        return say_how_to_resume(again, saved=isinstance(stopped, Stopped))
+        return say_how_to_resume(again(), saved=isinstance(stopped, Stopped))
     except EnvironmentCrash as crash:
-        if os.environ.get("MFEC_TRACEBACK") or not RunDirectory(out).has_checkpoint:
+        if os.environ.get("MFEC_TRACEBACK") or not RunDirectory(run.out).has_checkpoint:
             raise
         show_their_traceback(crash)
         print(f"mfec: {crash}", file=sys.stderr)
-        say_how_to_resume(again, why="what was learned before is saved; once the environment is mended, go on with")
+        say_how_to_resume(again(), why="what was learned before is saved; once the environment is mended, go on with")
         return 1
     _draw_curve([directory], directory.curve, console)
-    _draw_own_vae(config, directory, console)
+    _draw_own_vae(run.config, directory, console)
     if command.video:
-        film(directory, command.seed, console)
+        film(directory, run.config.seed, console)
     return 0
 
 
-def _train_many(command: Train, runs: Sequence[Run], out: Path, again: list[str], console: Console) -> int:
-    from mfec.experiments.many_runs import TrainingOptions, train_runs
+def _train_many(
+    command: Train, runs: Sequence[Run], out: Path, again: Callable[[], list[str]], console: Console
+) -> int:
+    from mfec.experiments.many_runs import TrainingOptions, is_finished, train_runs
     from mfec.run_directory import RunDirectory, find_runs
 
     options = TrainingOptions(
@@ -217,13 +234,17 @@ def _train_many(command: Train, runs: Sequence[Run], out: Path, again: list[str]
     launcher = make_launcher(
         command.where,
         folder=out,
-        device=command.agent.device,
+        device="cuda" if any(run.config.agent.device == "cuda" for run in runs) else "cpu",
         jobs=len(runs) if fleet and command.where.launcher == "local" else command.jobs,
         options=options,
     )
     _look_before(runs, keep_frames=command.keep_frames, console=console)
+    if command.resume:
+        for run in filter(is_finished, runs):
+            said = f"{run.out} has all of its {run.config.total_frames:,} frames"
+            console.print(said, highlight=False, markup=False, soft_wrap=True)
     train_runs(runs, launcher, console=console)
-    status = report(runs, again, option="--resume")
+    status = report(runs, again(), option="--resume")
     if status in (STOPPED, STOPPED_AT_ONCE):
         return status
     finished = [(run, RunDirectory(run.out)) for run in runs if run.state == "finished"]
@@ -232,9 +253,9 @@ def _train_many(command: Train, runs: Sequence[Run], out: Path, again: list[str]
             _draw_curve([directory], directory.curve, console)
             _draw_own_vae(run.config, directory, console)
             if command.video:
-                film(directory, run.config.seed, console, device=command.agent.device, name=run.name)
+                film(directory, run.config.seed, console, device=run.config.agent.device, name=run.name)
     except KeyboardInterrupt:
-        return say_how_to_resume(again)
+        return say_how_to_resume(again())
     if finished and finished[0][0].out != out:
         _draw_curve(find_runs([out]), out / "curve.png", console)  # with seeds that were trained before
     return status
@@ -262,32 +283,6 @@ def _look_before(runs: Sequence[Run], *, keep_frames: bool, console: Console) ->
             console.print(sentence, highlight=False, soft_wrap=True)
     for run in {run.config.env: run for run in runs}.values() if keep_frames else ():
         picture_to_keep(run.config)
-
-
-def _again(commands: dict[str, Train], out: Path) -> list[str]:
-    """The arguments that go on with what was stopped, but for `--resume`; `commands`: for each environment."""
-    command = next(iter(commands.values()))
-    seeds = ["--seeds", *map(str, command.seeds)] if command.seeds else ["--seed", str(command.seed)]
-    where = as_arguments(differing(command.where, LauncherOptions()))
-    return ["train", *commands, *_settings(commands), *seeds, *where, "--out", str(out)]
-
-
-def _settings(commands: dict[str, Train]) -> list[str]:
-    """The options that say what differs from the defaults of these runs, as a command line."""
-    options: Options = {}
-    for env, command in commands.items():  # what differs from the defaults of one was given, and is the same in all
-        defaults = algorithm(command.algorithm).defaults(env)
-        options |= options_of(replace(_run_config(command, env, command.seed), agent=defaults))
-        options |= differing(command.agent, defaults)  # as given: with {env} in an encoder's name
-    options |= options_of_training(
-        checkpoint_frames=command.checkpoint_frames,
-        keep_frames=command.keep_frames,
-        frames_limit_gb=command.frames_limit_gb,
-        ignore_memory_limit=command.ignore_memory_limit,
-    )
-    if not command.video:
-        options["no-video"] = None
-    return as_arguments(options)
 
 
 def _draw_curve(runs: Sequence[RunDirectory], out: Path, console: Console) -> None:

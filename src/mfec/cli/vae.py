@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from mfec.canonical_names import canonical_name
 from mfec.cli.stopping import say_how_to_resume
@@ -30,9 +30,9 @@ class VaeTrain:
     envs: Annotated[Positional[tuple[str, ...]], arg(metavar="ENV [ENV ...]")]
     """Environments that show pictures; several are trained side by side on a GPU, in OUT/ENV."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Where the encoder goes; None stands for runs/vae/ENV."""
+    """Where the encoder goes; runs/vae/ENV unless given."""
     data: Annotated[Path | None, arg(metavar="DIR")] = None
-    """Where the frames lie, or will lie (7 GB for a million); None stands for OUT."""
+    """Where the frames lie, or will lie (7 GB for a million); OUT unless given."""
     seed: int = 0
     """Makes the VAE: games, actions, first weights, minibatches."""
     resume: bool = False
@@ -57,7 +57,7 @@ class VaeShow:
     env: Annotated[Positional[str], arg(metavar="ENV")]
     """Environment whose frames are shown."""
     vae: Annotated[str | None, arg(metavar="DIR|NAME")] = None
-    """A directory that `mfec vae train` wrote, or the name of an encoder that ships; None stands for ENV."""
+    """A directory that `mfec vae train` wrote, or the name of an encoder that ships; that of ENV unless given."""
     out: Path = Path("reconstructions.png")
     """The picture: .png, .pdf or .svg."""
     frames: int = 10_000
@@ -72,13 +72,6 @@ class VaeShow:
     """Wrappers around each environment, the first one innermost."""
     json: bool = False
     """Print JSON."""
-
-
-@dataclass(frozen=True)
-class Vae:
-    """Train variational autoencoders, and look at what they see."""
-
-    action: Annotated[VaeTrain, subcommand("train")] | Annotated[VaeShow, subcommand("show")]
 
 
 def run_vae_train(command: VaeTrain, given: Sequence[str]) -> int:

@@ -141,7 +141,7 @@ def look_at(run: Run, *, resume: bool) -> None:
     if not resume:
         reason = f"{run.out} already holds a run: --resume goes on with it, or choose another --out"
         run.state, run.reason = "failed", reason
-    elif _is_finished(run.config, directory):
+    elif is_finished(run):
         run.state = "finished"
 
 
@@ -153,12 +153,13 @@ def saved_frames(directory: RunDirectory) -> int:
         return 0
 
 
-def _is_finished(config: RunConfig, directory: RunDirectory) -> bool:
+def is_finished(run: Run) -> bool:
     """Whether the run has all frames, and an evaluation at the end if there is to be one: a stop may have cut it."""
+    directory = RunDirectory(run.out)
     frames = saved_frames(directory)
     try:
-        directory.check_same(config)
-        evaluated = not config.evaluation.evaluate_every or frames in directory.evaluations()["frames"]
+        directory.check_same(run.config)
+        evaluated = not run.config.evaluation.evaluate_every or frames in directory.evaluations()["frames"]
     except RunDirectoryError:
         return False
-    return frames >= config.total_frames and evaluated
+    return frames >= run.config.total_frames and evaluated

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from mfec.layout import TextTable
 from mfec.run_directory import RunDirectory
 from mfec.statistics import mean
 from mfec.terminal import PLAIN_SECONDS
@@ -32,6 +34,8 @@ SPEED_SECONDS = 60.0  # that a speed is taken over
 GAMES = 100
 TAIL_BYTES = 8192  # more than 100 rows of `episodes.csv`
 NAME_WIDTH = 20  # below which a table leaves out columns that can be done without
+SHORTEST_NAME = 8  # below which it has several lines for each run
+LISTED_LINES = 4  # that many, on a terminal of 40 columns
 BESIDE_ROWS = 6  # lines of a table that are no rows: title, head, borders
 STATES = ("running", "waiting", "finished", "stopped", "stopped at once", "failed")
 
@@ -99,8 +103,20 @@ class RunsTable:
         total = run.config.total_frames
         return total if run.state == "finished" else min(self._files[run.name].frames, total)
 
-    def _table(self) -> Table:
-        runs = self._shown()
+    def _table(self) -> Table | Text:
+        columns = self._columns(self._shown())
+        for name in ("entries", "exact", "frames/s"):
+            if self._room_for_names(columns) < (NAME_WIDTH if name != "frames/s" else SHORTEST_NAME):
+                del columns[name]
+        room = self._room_for_names(columns)
+        if room < SHORTEST_NAME:  # several lines for each run
+            columns = self._columns(self._shown(lines=LISTED_LINES))
+            room = self._console.width
+        columns["run"] = [shorten(name, room) for name in columns["run"]]
+        rows = list(zip(*columns.values(), strict=True))
+        return TextTable(list(columns), [rows], names=1, title=self._line()).fitted(self._console.width)
+
+    def _columns(self, runs: Sequence[Run]) -> dict[str, list[str]]:
         columns: dict[str, list[str]] = {
             "run": [run.name for run in runs],
             "frames": [f"{self._frames(run):,} ({self._frames(run) / run.config.total_frames:.0%})" for run in runs],
@@ -113,25 +129,17 @@ class RunsTable:
         }
         if not self._evaluated:
             del columns["evaluation"]
-        for name in ("entries", "exact"):
-            if self._room_for_names(columns) < NAME_WIDTH:
-                del columns[name]
-        columns["run"] = [shorten(name, self._room_for_names(columns)) for name in columns["run"]]
-        table = Table(title=self._line(), title_justify="left")
-        for column in columns:
-            table.add_column(column, justify="left" if column in ("run", "") else "right", no_wrap=True)
-        for row in zip(*columns.values(), strict=True):
-            table.add_row(*row)
-        return table
+        return columns
 
     def _room_for_names(self, columns: dict[str, list[str]]) -> int:
         others = sum(max(map(len, [name, *cells])) for name, cells in columns.items() if name != "run")
         borders = 3 * len(columns) + 1  # and spaces
         return self._console.width - others - borders
 
-    def _shown(self) -> list[Run]:
-        """The runs that there is room for: those that run, then those that ended last."""
-        rows = max(1, self._console.height - BESIDE_ROWS - (len(self._line()) // self._console.width))
+    def _shown(self, lines: int = 1) -> list[Run]:
+        """The runs that there is room for, each in so many lines: those that run, then those that ended last."""
+        room = self._console.height - BESIDE_ROWS - (len(self._line()) // self._console.width)
+        rows = max(1, room // lines)
         running = [run for run in self._runs if run.state == "running"][:rows]
         return running + list(self._ended.values())[::-1][: rows - len(running)]
 
@@ -223,7 +231,8 @@ def shorten(name: str, width: int) -> str:
     >>> shorten("ms_pacman mfec_random_projection seed 0", 24)
     'ms_pacman m…ction seed 0'
     """
-    if len(name) <= max(width, 8):
+    width = max(width, SHORTEST_NAME)
+    if len(name) <= width:
         return name
-    tail = max(width, 8) // 2
-    return f"{name[: max(width, 8) - tail - 1]}…{name[-tail:]}"
+    tail = width // 2
+    return f"{name[: width - tail - 1]}…{name[-tail:]}"

@@ -31,6 +31,7 @@ from mfec.experiments.lock import locked
 from mfec.experiments.ram import refuse_what_cannot_fit
 from mfec.experiments.stopping import stop_signals
 from mfec.experiments.vae import train_own_vaes
+from mfec.history import History
 from mfec.history.frame_codec import picture_shape
 from mfec.interface import Agent, Callbacks, next_row
 from mfec.run_directory import RunDirectory, RunDirectoryError
@@ -197,6 +198,11 @@ def has_frames_to_keep(config: RunConfig) -> bool:
         return picture_shape(observation_space(config.env, config.environment)) is not None
     except Exception:  # an environment may raise anything
         return True
+
+
+def kept_frame_bytes(directory: RunDirectory) -> int:
+    """Bytes of frames that a run has kept so far."""
+    return int(History(directory.history).frames_bytes)
 
 
 def _evaluations(config: RunConfig, directory: RunDirectory) -> list[Evaluations]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mfec.algorithms import names as algorithm_names
 from mfec.figures import ScoreName
+from mfec.figures.axes import label_frames, label_scores
 from mfec.figures.learning_curves import Curve, curve_of, draw_spread
 from mfec.figures.lines import FigureError, Line, seeds_of, sort_runs
 from mfec.figures.pictures import new_figure
@@ -87,11 +88,13 @@ def picture(panels: list[Panel], *, total_frames: int | None = None, score: Scor
         for line, curve in zip(panel.lines, panel.curves, strict=True):
             handles.setdefault(curve.label, _draw_curve(axes, line, curve))
         axes.set_title(panel.title, fontsize=10)
-        axes.set_xlim(0.0, None if total_frames is None else total_frames / 1e6)
+        axes.set_xlim(0.0, None if total_frames is None else total_frames)
+        label_frames(axes)
+        label_scores(axes)
         axes.grid(alpha=0.3, linewidth=0.6)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("millions of frames", fontsize=9)
+    figure.supxlabel("frames", fontsize=9)
     words = SCORES[score].words([run for panel in panels for line in panel.lines for run in line.runs])
     figure.supylabel(words.label(high * rows), fontsize=9)
     figure.legend(
@@ -147,8 +150,6 @@ def _stroke(line: Line) -> tuple[str, Any]:
 
 def _draw_curve(axes: Axes, line: Line, curve: Curve) -> Any:
     colour, dashes = _stroke(line)
-    (drawn,) = axes.plot(
-        curve.frames / 1e6, curve.mean, color=colour, linestyle=dashes, linewidth=1.6, marker=curve.marker
-    )
+    (drawn,) = axes.plot(curve.frames, curve.mean, color=colour, linestyle=dashes, linewidth=1.6, marker=curve.marker)
     draw_spread(axes, curve, colour)
     return drawn

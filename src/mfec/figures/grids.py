@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mfec.figures.pictures import new_figure
+from mfec.layout import TextTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.table import Table
+    from rich.text import Text
 
 FONT = 8.5  # points
 SMALL = 7.5
@@ -49,20 +51,10 @@ def to_markdown(grids: list[Grid]) -> str:
     return "\n\n".join(parts).replace("*", "\\*") + "\n"
 
 
-def to_rich(grid: Grid) -> Table:
-    """The table for a terminal."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=grid.title, caption=grid.note or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.title_justify = table.caption_justify = "left"
-    for place, name in enumerate(grid.header):
-        table.add_column(name, justify="left" if place < grid.names else "right")
-    for section in grid.sections:
-        for place, row in enumerate(section):
-            table.add_row(*map(Text, row), end_section=place == len(section) - 1)
-    return table
+def to_terminal(grid: Grid, width: int) -> Table | Text:
+    """The table for a terminal of that width."""
+    table = TextTable(grid.header, grid.sections, grid.names, title=grid.title, caption=grid.note)
+    return table.fitted(width, framed=False)
 
 
 def to_picture(grids: list[Grid]) -> Figure:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.figures import ScoreName
-from mfec.figures.lines import FigureError, count, curve_settings, refuse_repeated_seeds
+from mfec.figures.axes import label_frames, label_scores
+from mfec.figures.legends import legend_labels
+from mfec.figures.lines import FigureError, curve_settings, place_of, refuse_repeated_seeds, seeds_of, title_of
 from mfec.figures.pictures import check_kind, new_figure, save_figure
 from mfec.figures.scores import SCORES, check_scored, displacement
 from mfec.run_directory import RunDirectory
@@ -20,7 +24,12 @@ from mfec.statistics import FEWEST_SEEDS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LONG_LABEL = 40
+PANEL, ALONE = (4.2, 3.0), (6.4, 3.8)
+"""Inches: of one among several, and of one alone."""
+MOST_COLUMNS = 3
+LONG_LABEL = 70  # letters of a line in the legend
+LETTER, HANDLE = 0.075, 0.6
+"""Inches: of a letter in the legend, and of what stands beside its text."""
 
 
 @dataclass(frozen=True)
@@ -41,60 +50,100 @@ class Curve:
     @property
     def marker(self) -> str:
         """That of a point alone, which has no line."""
-        return "." if len(self.frames) == 1 else ""
+        return "." if self.frames[0] == self.frames[-1] else ""
 
 
-def learning_curves(runs: list[RunDirectory], *, score: ScoreName = "training") -> list[Curve]:
-    """Curves of these runs, those that differ in nothing but the seed taken together; a seed that is there twice is an
-    error.
+def learning_curves(runs: list[RunDirectory], *, score: ScoreName = "training") -> dict[str, list[Curve]]:
+    """Curves of these runs for each environment, those that differ in nothing but the seed taken together; a seed that
+    is there twice is an error.
 
     A run whose VAE was trained before it began is displaced by the frames of that training, as in the paper; one that
     trained its own has counted them.
     """
-    groups: dict[str, list[RunDirectory]] = {}
-    settings = {}
+    panels: dict[str, dict[str, list[RunDirectory]]] = {}
+    settings: dict[str, dict[str, Any]] = {}
     for run in runs:
-        own = curve_settings(run.read_config(), score=score)
-        groups.setdefault(repr(own), []).append(run)
+        config = run.read_config()
+        own = curve_settings(config, score=score)
+        panels.setdefault(config.env, {}).setdefault(repr(own), []).append(run)
         settings[repr(own)] = own
-    for group in groups.values():
-        refuse_repeated_seeds(group)
-    names = _labels(list(settings.values()))
-    return [curve_of(label, group, score=score) for label, group in zip(names, groups.values(), strict=True)]
+    curves = {}
+    for env in sorted(panels, key=place_of):
+        groups = panels[env]
+        for group in groups.values():
+            refuse_repeated_seeds(group)
+        labels = legend_labels([settings[key] for key in groups])
+        curves[env] = [curve_of(label, own, score=score) for label, own in zip(labels, groups.values(), strict=True)]
+    return curves
 
 
 def draw_learning_curves(runs: list[RunDirectory], out: Path, *, score: ScoreName = "training") -> Path:
-    """Draw the curves of these runs into a picture; its ending says which kind (png, pdf, svg)."""
+    """Draw the curves of these runs into a picture, a panel for each environment, with one legend above all of them.
+
+    The ending of the picture's name says which kind it is (png, pdf, svg).
+    """
     check_kind(out)
-    curves = learning_curves(runs, score=score)
-    # Too many names, or too long ones, do not lie among the curves.
-    above = len(curves) > 2 or max(len(curve.label) for curve in curves) > LONG_LABEL
-    figure = new_figure(6.4, 4.0 + (0.18 * len(curves) if above else 0.0))
-    axes = figure.add_subplot()
-    for curve in curves:
-        label = f"{curve.label} ({count(curve.seeds, 'seed')})"
-        (line,) = axes.plot(curve.frames / 1e6, curve.mean, label=label, marker=curve.marker)
-        draw_spread(axes, curve, line.get_color())
-    axes.set_xlabel("millions of frames")
-    axes.set_ylabel(SCORES[score].words(runs).label(3.3))
-    axes.set_xlim(left=0.0)
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    if above:
-        figure.legend(frameon=False, loc="outside upper left", fontsize="small")
-    else:
-        axes.legend(frameon=False, loc="upper left")
+    panels = learning_curves(runs, score=score)
+    columns = min(len(panels), MOST_COLUMNS) if len(panels) != 4 else 2
+    rows = math.ceil(len(panels) / columns)
+    wide, high = PANEL if columns > 1 else ALONE
+    names = _names(panels)
+    across = max(1, min(len(names), int(wide * columns / (max(map(len, names.values())) * LETTER + HANDLE))))
+    lines = max(name.count("\n") + 1 for name in names.values()) * math.ceil(len(names) / across)
+    figure = new_figure(wide * columns, high * rows + 0.2 * lines + 0.2)
+    colours = {label: _colour(place, len(names)) for place, label in enumerate(names)}
+    handles: dict[str, Any] = {}
+    for place, (env, curves) in enumerate(panels.items()):
+        axes = figure.add_subplot(rows, columns, place + 1)
+        for curve in curves:
+            colour = colours[curve.label]
+            (line,) = axes.plot(curve.frames, curve.mean, color=colour, marker=curve.marker)
+            draw_spread(axes, curve, colour)
+            handles.setdefault(curve.label, line)
+        axes.set_title(title_of(env), fontsize=10)
+        axes.set_xlim(left=0.0)
+        axes.grid(alpha=0.3)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        label_frames(axes)
+        label_scores(axes)
+        if place + columns >= len(panels):  # nothing stands below
+            axes.set_xlabel("frames", fontsize=9)
+        if place % columns == 0:
+            axes.set_ylabel(SCORES[score].words(runs).label(high - 0.7), fontsize=9)
+    figure.legend(
+        [handles[label] for label in names], list(names.values()),
+        loc="outside upper left", ncols=across, frameon=False, fontsize=9,
+    )  # fmt: skip
     return save_figure(figure, out)
+
+
+def _names(panels: dict[str, list[Curve]]) -> dict[str, str]:
+    """What the legend says of each label, with the number of seeds."""
+    seeds: dict[str, set[int]] = {}
+    for curve in (curve for curves in panels.values() for curve in curves):
+        seeds.setdefault(curve.label, set()).add(curve.seeds)
+    names = {}
+    for label, own in seeds.items():
+        counted = seeds_of(own).replace(" ", "\N{NO-BREAK SPACE}")
+        names[label] = "\n".join(textwrap.wrap(f"{label} ({counted})" if label else counted, LONG_LABEL))
+    return names
+
+
+def _colour(place: int, of: int) -> Any:
+    """A colour of its own for each of so many labels, as far as there are any."""
+    from matplotlib import colormaps
+
+    return f"C{place}" if of <= 10 else colormaps["tab20"](place % 20)
 
 
 def draw_spread(axes: Axes, curve: Curve, colour: Any) -> None:
     """What lies around a mean: its standard error as a band, or each seed as a thin line where they are too few."""
-    millions = curve.frames / 1e6
     if curve.seeds >= FEWEST_SEEDS:
         low, high = curve.mean - curve.standard_error, curve.mean + curve.standard_error
-        axes.fill_between(millions, low, high, color=colour, alpha=0.25, linewidth=0)
+        axes.fill_between(curve.frames, low, high, color=colour, alpha=0.25, linewidth=0)
     elif curve.seeds > 1:
-        axes.plot(millions, curve.each.T, color=colour, alpha=0.5, linewidth=0.6)
+        axes.plot(curve.frames, curve.each.T, color=colour, alpha=0.5, linewidth=0.6)
 
 
 def curve_of(
@@ -114,27 +163,5 @@ def curve_of(
     if len(runs) > 1:
         error = curves.std(axis=0, ddof=1) / np.sqrt(len(runs))
     if before:
-        label += f", displaced by {before / 1e6:g}M frames"
+        label = ", ".join(filter(None, [label, f"displaced by {before / 1e6:g}M frames"]))
     return Curve(label, frames + before, curves.mean(axis=0), error, curves)
-
-
-def _labels(settings: list[dict[str, object]]) -> list[str]:
-    """For each setting the environment's name, and whatever tells it apart from the others."""
-    encoders = {str(own.get("vae", "")) for own in settings}
-    if len({Path(encoder).name for encoder in encoders}) == len(encoders):  # their folders alone tell them apart
-        settings = [{**own, "vae": Path(str(own["vae"])).name} if "vae" in own else own for own in settings]
-    values: dict[str, set[str]] = {}  # of each setting, in the algorithms that have it
-    for own in settings:
-        for name, value in own.items():
-            values.setdefault(name, set()).add(str(value))
-    differing = [name for name in values if name != "env" and len(values[name]) > 1]
-    differing.sort(key=lambda name: name != "algorithm")  # which comes first
-    return [
-        ", ".join([str(own["env"]), *(f"{name} {own[name]}" for name in differing if _tells(name, own))])
-        for own in settings
-    ]
-
-
-def _tells(name: str, own: dict[str, object]) -> bool:
-    """Whether a setting says something: a game with its own encoder is the usual thing."""
-    return name in own and own[name] != "" and not (name == "vae" and own["vae"] == own["env"])

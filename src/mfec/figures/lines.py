@@ -133,6 +133,12 @@ def title_of(env: str) -> str:
     return TITLES.get(env, plain)
 
 
+def place_of(env: str) -> tuple[int, str]:
+    """The place of an environment among others: the paper's come first, in the order of its figures."""
+    known = list(TITLES)
+    return (known.index(env) if env in known else len(known), env)
+
+
 def kind_of(env: str) -> str:
     """Which of the paper's two kinds of environments it is, or neither, in words."""
     return {"atari": "Atari games", "labyrinth": "Labyrinth levels", "other": "Other environments"}[env_kind(env)]
@@ -163,10 +169,9 @@ def _embedding(config: RunConfig) -> str:
 
 def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
     env, algorithm, embedding, *rest = key
-    known, embeddings = list(TITLES), ["", *EMBEDDINGS]
+    embeddings = ["", *EMBEDDINGS]
     return (
-        known.index(env) if env in known else len(known),
-        env,
+        *place_of(env),
         algorithm_names().index(algorithm),
         embeddings.index(embedding) if embedding in embeddings else len(embeddings),
         embedding,

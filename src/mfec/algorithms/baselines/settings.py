@@ -27,18 +27,18 @@ class DQNConfig(Settings):
     replay_capacity: int = 1_000_000
     """Transitions that replay keeps."""
     replay_start: int | None = None
-    """Steps at random before learning begins; None stands for 50,000, and for less in a run that would end before
+    """Steps at random before learning begins; 50,000 unless given, and less in a run that would end before
     (which says so)."""
     train_every: int = 4
     """Steps between two times of learning."""
     gradient_steps: int = 1
     """Gradient steps each time."""
     target_every: int | None = None
-    """Steps between two updates of the target network; None stands for 10,000, shrunk with --replay-start."""
+    """Steps between two updates of the target network; 10,000 unless given, shrunk with --replay-start."""
     epsilon: float = 0.1
     """Chance of a random action in the end."""
     epsilon_steps: int | None = None
-    """Steps over which that chance falls from 1; None stands for 1,000,000, shrunk with --replay-start."""
+    """Steps over which that chance falls from 1; 1,000,000 unless given, shrunk with --replay-start."""
     evaluation_epsilon: float = 0.05
     """Chance of a random action in `mfec evaluate`."""
     alpha: float = 0.6
