@@ -1,6 +1,6 @@
 """Print the frozen encoder beside the random projection: `python results/encoders/table.py [FRAMES ...]`.
 
-Greedy scores are those of `evaluations.csv` (all thirty starts); of training, the mean of the last 100 games until then.
+Greedy scores are those of `evaluations.csv` (all thirty starts); in training, the mean of the last 100 games.
 """
 
 from __future__ import annotations
