@@ -191,7 +191,7 @@ class Callback:
         """Bring to the disk what is kept of the run: a checkpoint is about to be written, which must not know more."""
 
     def on_end(self, agent: Agent) -> None:
-        """`learn` has ended: all frames were seen, it was asked to stop, or the environment returned bad data."""
+        """`learn` has ended: all frames were seen, it was asked to stop, or the environment failed."""
 
     def close(self) -> None:
         """`learn` has ended, however it did: let go of files and threads."""

@@ -149,6 +149,17 @@ def test_other_frames_are_refused(whole, settings, message):
         collect(whole, **settings)
 
 
+def test_frames_from_before_there_were_keywords_and_wrappers_are_those_without_any(whole, tmp_path):
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    known = json.loads((tmp_path / "frames.json").read_text())
+    del known["about"]["environment"]["env_kwargs"], known["about"]["environment"]["wrappers"]
+    (tmp_path / "frames.json").write_text(json.dumps(known))
+    with looks(0, AssertionError("it plays")):
+        collect(tmp_path)
+        with pytest.raises(FramesError, match=r"holds frames of wrappers = \[\], not of \['gymnasium"):
+            collect(tmp_path, environment=EnvConfig(wrappers=("gymnasium.wrappers:OrderEnforcing",)))
+
+
 def test_frames_of_other_settings_of_a_game_are_refused(tmp_path):
     collect(tmp_path, env="qbert", n=3)
     with pytest.raises(FramesError, match=r"holds frames of sticky_actions = 0.0, not of 0.25$"):
