@@ -252,7 +252,7 @@ def test_episodes_to_play_again_are_not_without_number(inspection, tmp_path, mon
     monkeypatch.setattr(inspection, "past", lambda episode: {**again(episode), "source": "recreated"})
     exported = export_game(inspection, 0, tmp_path / "page.html")
     assert len([path for path in recorded(exported.file) if re.fullmatch("/api/past/[0-9]+", path)]) == 1
-    assert re.fullmatch("[0-9]+ episodes that would have to be played again left out", exported.left_out[-1])
+    assert re.fullmatch("[0-9]+ episodes that would have to be played again left out", exported.not_made[-1])
 
 
 def test_large_frames_are_cut_into_small_chunks(inspection, monkeypatch):

@@ -315,12 +315,19 @@ def test_numbers_stand_where_there_is_no_picture(browser, tmp_path):
     out.write_text(page_document(title="numbers", recorded=made.recorded())[0])
     watched = open_page(browser, out.as_uri(), step=7)
     page = watched.page
-    assert page.locator("#stage .numbers").inner_text().split() == ["0.07", f"{MINUS}0.2", "3", "0"]
+    assert page.locator("#numbers .now").all_inner_texts() == ["0.07", f"{MINUS}0.2", "3", f"1.0e{MINUS}5"]
+    assert not page.locator("#stage").is_visible()
     assert not page.locator("#seen").is_visible()
     first = _step(made, 7)["actions"][_step(made, 7)["action"]]["neighbours"][0]
-    told = page.locator(".card .numbers").first.inner_text().replace(MINUS, "-").split()
+    told = [
+        text.replace(MINUS, "-") for text in page.locator("button.card").first.locator(".digits span").all_inner_texts()
+    ]
     assert [float(text) for text in told] == pytest.approx(first["numbers"], rel=0.06, abs=0.0005)
-    page.locator(".card").first.click()
+    assert page.locator(".present .digits span").first.all_inner_texts() == ["0.07"]
+    page.locator("button.card").first.hover()
+    beneath = [text.replace(MINUS, "-") for text in page.locator("#numbers .then").all_inner_texts()]
+    assert [float(text) for text in beneath] == pytest.approx(first["numbers"], rel=0.006)
+    page.locator("button.card").first.click()
     wait_for(page, "document.querySelector('#side-then .note').textContent.includes('not kept')")
     assert page.locator("#side-then .in-place").inner_text() == "No frames: see the note below."
     assert page.locator("tr[aria-current]").inner_text().split()[0] == "memory"
