@@ -161,9 +161,9 @@ def test_nothing_is_cut_off_in_any_window(own, width):
     boxes = page.locator(".scrolling, picture, picture img, caption, figcaption, summary, h1, h3, .commands, video")
     found = boxes.evaluate_all(sides)
     assert len(found) > 40
-    assert all(0 <= left < right <= width for left, right in found)
+    assert [box for box in found if not 0 <= box[0] < box[1] <= width] == []
     wider = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => box.ariaLabel)"
-    assert page.locator(".scrolling").evaluate_all(wider) == []
+    assert page.locator(".scrolling:has(table)").evaluate_all(wider) == []
     hidden = (
         "cells => cells.filter(cell => cell.textContent !== '' && !cell.checkVisibility()).map(cell => cell.outerHTML)"
     )

@@ -48,7 +48,7 @@ class Videos:
 
 
 def _poster(file: Path) -> bytes:
-    """A picture of the game as JPEG: of its first seconds, the frame that is most like the others; empty without ffmpeg.
+    """A picture of the game as JPEG: of its first seconds, the frame most like all others; empty without ffmpeg.
 
     Before it plays, a browser shows the first frame at best, which is black in some games, and phones show none.
     """
