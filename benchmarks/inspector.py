@@ -1,4 +1,4 @@
-"""How long a step of the inspector takes to be on the screen, in a browser, and how long an export, and how large it is.
+"""How long a step of the inspector takes to be on the screen, in a browser, and what an exported game costs.
 
 An agent learns Q*bert for a while and keeps its frames. Then its memory is filled up with memories near those it has,
 of the same episodes, until every action has `--entries`. `mfec inspect` serves it, and chromium looks at it:

@@ -406,7 +406,7 @@ def test_a_picture_is_made_small_by_the_mean_of_its_squares():
 
 @pytest.mark.parametrize(("size", "embedding", "cards"), [(40, "identity", "numbers"), (10_000, "auto", "frames")])
 def test_of_many_numbers_the_first_are_shown(tmp_path, size, embedding, cards):
-    gymnasium.register("Vector-v0", lambda **_: Vector(size))
+    register_vector(size)
     config = RunConfig("Vector-v0", 60, agent=replace(SETTINGS, embedding=embedding))
     inspection = Inspection(train(config, tmp_path, console=Console(quiet=True)), epsilon=0.0)
     inspection.finish(inspection.play())
@@ -424,14 +424,19 @@ def test_of_many_numbers_the_first_are_shown(tmp_path, size, embedding, cards):
 
 def test_numbers_that_are_not_finite_end_a_game_with_a_sentence(tmp_path):
     """In training they are refused; here the environment has changed since."""
-    gymnasium.register("Vector-v0", lambda **_: Vector(3))
+    register_vector(3)
     run = train(RunConfig("Vector-v0", 60, agent=SETTINGS), tmp_path, console=Console(quiet=True))
     for wrong in (np.nan, np.inf):
-        gymnasium.register("Vector-v0", lambda wrong=wrong, **_: Vector(3, wrong))
+        register_vector(3, wrong)
         inspection = Inspection(run)
         with pytest.raises(MfecError, match=r"could not be played on: .*not finite"):
             inspection.finish(inspection.play())
         assert inspection.past(1)["numbers"] is None
+
+
+def register_vector(*arguments) -> None:
+    gymnasium.registry.pop("Vector-v0", None)
+    gymnasium.register("Vector-v0", lambda **_: Vector(*arguments))
 
 
 class Vector(gymnasium.Env):
