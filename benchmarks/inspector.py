@@ -1,4 +1,4 @@
-"""How long a step of the inspector takes to be on the screen, in a browser, and how large an exported game is.
+"""How long a step of the inspector takes to be on the screen, in a browser, and what an exported game costs.
 
 An agent learns Q*bert for a while and keeps its frames. Then its memory is filled up with memories near those it has,
 of the same episodes, until every action has `--entries`. `mfec inspect` serves it, and chromium looks at it:
@@ -10,6 +10,7 @@ A step counts as shown when its frame, all values and every remembered frame in 
 the next frame of the screen has come. The table has percentiles over all of them. Needs Debian's chromium.
 
     python benchmarks/inspector.py --json inspector.json
+    python benchmarks/inspector.py --exports CartPole-v1 Taxi-v4 --frames 40000     # exports of other games alone
 """
 
 from __future__ import annotations
@@ -60,15 +61,16 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=300_000, help="that the agent learns from")
     parser.add_argument("--steps", type=int, default=200, help="of each kind")
     parser.add_argument("--no-frames", action="store_true", help="without kept frames: episodes are played again")
+    parser.add_argument("--exports", nargs="+", metavar="ENV", help="only export a game of a run in each of these")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.exports:
+        show_exports([export_of(env, options.frames) for env in options.exports], options.json)
+        return
     with tempfile.TemporaryDirectory() as name:
         run = make_run(Path(name) / "run", options.frames, options.entries, keep_frames=not options.no_frames)
         rows = measure(run, options.steps)
-        file = Path(name) / "game.html"
-        began = time.perf_counter()
-        assert mfec(["inspect", str(run.path), "--export", str(file)]) == 0
-        export = {"megabytes": round(file.stat().st_size / 1e6, 2), "seconds": round(time.perf_counter() - began, 1)}
+        export = measure_export(run, Path(name) / "game.html")
     show(rows, options.entries)
     Console().print(f"export of that game: {export['megabytes']} MB, {export['seconds']} s")
     if options.json:
@@ -93,6 +95,36 @@ def make_run(out: Path, frames: int, entries: int, *, keep_frames: bool) -> RunD
             agent.memory.write(near, np.full(len(chosen), action), drawn.values[chosen], keys, drawn.origins[chosen])
     agent.save(run.checkpoint)
     return run
+
+
+def measure_export(run: RunDirectory, file: Path) -> dict[str, Any]:
+    """Seconds, also of the processor alone, and megabytes of the page of a greedy game, which is played for it."""
+    began, worked = time.perf_counter(), time.process_time()
+    assert mfec(["inspect", str(run.path), "--epsilon", "0", "--export", str(file)]) == 0
+    return {
+        "megabytes": round(file.stat().st_size / 1e6, 2),
+        "seconds": round(time.perf_counter() - began, 1),
+        "processor": round(time.process_time() - worked, 1),
+    }
+
+
+def export_of(env: str, frames: int) -> dict[str, Any]:
+    """An export of a run in an environment, without kept frames."""
+    with tempfile.TemporaryDirectory() as name:
+        run = train(RunConfig(env, frames), Path(name) / "run")
+        return {"environment": env, "frames": frames, **measure_export(run, Path(name) / "game.html")}
+
+
+def show_exports(rows: list[dict[str, Any]], file: Path | None) -> None:
+    """Print what exports took, and write it if asked to."""
+    table = Table(title="export of one game")
+    for column in rows[0]:
+        table.add_column(column, justify="left" if column == "environment" else "right")
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, float | int) else value for value in row.values()))
+    Console().print(table)
+    if file:
+        file.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def measure(run: RunDirectory, steps: int) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ class Page(HTMLParser):
         self.elements.append((tag, {name: value or "" for name, value in attrs}))
         if tag == "section":
             self.section = dict(attrs)["id"]
-        if tag not in {"img", "link", "meta"}:
+        if tag not in {"img", "link", "meta", "source"}:
             self.open.append(tag)
             self.texts.setdefault(tag, []).append("")
 
@@ -116,8 +116,11 @@ def test_every_figure_is_of_its_own_runs(tmp_path):
 def test_pictures_are_whole_and_their_numbers_are_those_of_the_figures(tmp_path):
     runs = [write_run(tmp_path / "a", mfec("qbert"), GAMES, SHARES)]
     page = report(tmp_path)
-    for image in page.all("img"):
-        svg = ElementTree.fromstring(content(image["src"]))
+    pictures = [(image["src"], image) for image in page.all("img")]
+    on_phones = [(image["srcset"], image) for image in page.all("source")]
+    assert len(pictures) == len(on_phones) == 2
+    for source, image in pictures + on_phones:
+        svg = ElementTree.fromstring(content(source))
         wide, high = (float(side) for side in svg.get("viewBox").split()[2:])
         assert int(image["width"]) / int(image["height"]) == pytest.approx(wide / high, rel=0.02)
     saved = {link["download"]: content(link["href"]) for link in page.all("a") if "download" in link}

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 FOLDER = """a "quoted" & <b>bold</b> 'folder'"""
-WIDE, NARROW = (1280, 800), (375, 700)
 
 
 def film(path: Path, *, frames: int = 20) -> None:
@@ -119,7 +118,7 @@ def test_names_that_are_html_are_text(opened):
     assert HOSTILE in page.locator("h3").all_inner_texts()
     assert page.locator("td", has_text=f"{FOLDER}/seed-1").count() == 1
     assert page.locator(f"td:text-is('{HOSTILE}')").count() == 1  # the setting
-    assert page.locator("img:not([src^='data:image/svg+xml'])").count() == 0
+    assert page.locator("img:not([src^='data:image/svg+xml']), source:not([srcset^='data:image/svg+xml'])").count() == 0
     assert page.locator("main b:not(figcaption b)").count() == 0
 
 
@@ -150,19 +149,92 @@ def test_what_is_slipped_into_the_page_is_refused(own):
     assert own.page.evaluate("window.ran === undefined")
 
 
-def test_no_window_scrolls_sideways(own):
+@pytest.mark.parametrize("width", [1280, 768, 400, 320])
+def test_nothing_is_cut_off_in_any_window(own, width):
+    """No page scrolls sideways, nothing is wider than its box, and what is shown of a table is all of it."""
     page = own.page
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-    for width, height in (WIDE, NARROW):
-        page.set_viewport_size({"width": width, "height": height})
-        root = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-        assert root == [width, width]
-        sides = "boxes => boxes.map(box => box.getBoundingClientRect()).map(box => [box.left, box.right])"
-        boxes = page.locator(".scrolling, figcaption, summary, h1, h3, .commands, video").evaluate_all(sides)
-        assert len(boxes) > 30
-        assert all(0 <= left < right <= width for left, right in boxes)
-    wider = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).length"
-    assert page.locator(".scrolling").evaluate_all(wider) > 5  # in their own boxes
+    page.set_viewport_size({"width": width, "height": 800})
+    let_draw(page)
+    assert page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]") == [width] * 2
+    sides = "boxes => boxes.map(box => box.getBoundingClientRect()).map(box => [box.left, box.right])"
+    boxes = page.locator(".scrolling, picture, picture img, caption, figcaption, summary, h1, h3, .commands, video")
+    found = boxes.evaluate_all(sides)
+    assert len(found) > 40
+    assert [box for box in found if not 0 <= box[0] < box[1] <= width] == []
+    wider = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => box.ariaLabel)"
+    assert page.locator(".scrolling:has(table)").evaluate_all(wider) == []
+    hidden = (
+        "cells => cells.filter(cell => cell.textContent !== '' && !cell.checkVisibility()).map(cell => cell.outerHTML)"
+    )
+    assert page.locator("tbody th, td").evaluate_all(hidden) == []
+    letters = "all => Math.min(...all.map(one => parseFloat(getComputedStyle(one).fontSize)))"
+    assert page.locator("td, th, p, code, figcaption").evaluate_all(letters) >= 11.0
+
+
+def test_a_narrow_window_has_figures_of_its_own(own):
+    """Drawn for it: a wide one would have letters of four pixels there."""
+    page = own.page
+    shown = (
+        "images => images.map(image => [image.currentSrc, image.getBoundingClientRect().width / image.naturalWidth])"
+    )
+    wide = page.locator("picture img").evaluate_all(shown)
+    page.set_viewport_size({"width": 400, "height": 800})
+    wait_for(page, "[...document.images].every(image => image.complete && image.naturalWidth < 350)")
+    narrow = page.locator("picture img").evaluate_all(shown)
+    assert len(wide) == len(narrow) == 3
+    assert all(before != after for (before, _), (after, _) in zip(wide, narrow, strict=True))
+    assert all(scale > 0.95 for _, scale in [*wide, *narrow])
+
+
+def test_on_a_phone_numbers_say_which_column_they_are_of(own):
+    page = own.page
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert not page.locator(".list thead").first.is_visible()
+    said = page.locator(".list td:not(:empty)").evaluate_all(
+        "cells => cells.map(cell => getComputedStyle(cell, '::before').content)"
+    )
+    assert {'"published"', '"seeds"', '"directory"'} <= set(said)
+    assert "none" not in said
+
+
+def test_what_is_wider_than_its_box_scrolls_in_it_and_says_so(browser, runs, tmp_path):
+    """As a line of settings of a hundred letters is."""
+    write_run(tmp_path / "run", mfec("qbert", embedding="vae", vae="v" * 100), [(10_000, 1.0)])
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "report.html")]) == 0
+    watched = watch(browser, width=400)
+    watched.page.goto((tmp_path / "report.html").as_uri())
+    watched.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert watched.page.evaluate("document.documentElement.scrollWidth") == 400
+    box = watched.page.locator(".scrolling", has=watched.page.locator("pre"))
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth + 100")
+    assert box.evaluate("box => getComputedStyle(box).overflowX") == "auto"
+    edge = [box.screenshot(), box.evaluate("box => { box.scrollLeft = box.scrollWidth }"), box.screenshot()]
+    assert edge[0] != edge[2]
+    watched.page.context.close()
+
+
+def test_a_video_has_a_poster_of_the_game(own):
+    """The white square on black, before anything is played."""
+    page = own.page
+    poster = page.locator("video").get_attribute("poster")
+    assert poster.startswith("data:image/jpeg;base64,")
+    size, bright = page.evaluate(
+        """async poster => {
+            const image = new Image()
+            image.src = poster
+            await image.decode()
+            const canvas = document.createElement("canvas")
+            Object.assign(canvas, { width: image.width, height: image.height })
+            const context = canvas.getContext("2d")
+            context.drawImage(image, 0, 0)
+            const pixels = context.getImageData(0, 0, image.width, image.height).data
+            return [[image.width, image.height], pixels.filter((value, at) => at % 4 === 0 && value > 200).length]
+        }""",
+        poster,
+    )
+    assert size == [160, 120]
+    assert 0.7 * 40 * 40 < bright < 1.3 * 40 * 40
 
 
 def test_light_and_dark(opened):
@@ -171,7 +243,7 @@ def test_light_and_dark(opened):
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme)
         seen.append(_brightness(page.locator("body").evaluate(colour)))
-        assert _brightness(page.locator(".picture").first.evaluate(colour)) == 255  # figures are black on white
+        assert _brightness(page.locator("picture").first.evaluate(colour)) == 255  # figures are black on white
     assert seen[0] < 64 < 192 < seen[1]
 
 

@@ -83,6 +83,7 @@ def make_up(
         "environment": environment, "directory": directory, "frames": 300_000, "games": 212,
         "actions": actions, "first_action": 0, "frame_skip": FRAME_SKIP, "k": k, "kernel": kernel, "gamma": 1.0,
         "epsilon": 0.005, "capacity": 1_000_000, "embedding": "random_projection", "index": "exact", "fps": 15.0,
+        "numbers": 4 if numbers else None, "shown_numbers": 128, "numbers_kept": numbers,
         "entries": entries,
         "frames_note": "Frames of 120 of 212 episodes were kept (3.1 MB); others are re-created.",
         "live": True, "recorded_games": games,
@@ -109,7 +110,7 @@ def _past(made: MadeUp, episode: int, length: int, n_actions: int, rng: np.rando
         "source": "kept" if kept else "none",
         "note": "Kept while training." if kept else f"Frames were not kept {HOSTILE}.",
         "picture": {"shape": [84, 84], "per_chunk": PER_CHUNK["frames"]} if kept else None,
-        "available": [[0, kept]] if kept else [],
+        "available": [[0, kept]] if kept else [], "drawn": False, "numbers": None,
     }  # fmt: skip
 
 
@@ -175,6 +176,7 @@ def _game(
         "exact": exact_taken, "score": score,
         "picture": None if numbers else {"shape": [105, 80, 3], "per_chunk": PER_CHUNK["pictures"]},
         "observation": None if numbers else {"shape": [84, 84], "per_chunk": PER_CHUNK["observations"]},
+        "cards": "numbers" if numbers else "frames",
     }  # fmt: skip
 
 

@@ -252,7 +252,53 @@ def test_episodes_to_play_again_are_not_without_number(inspection, tmp_path, mon
     monkeypatch.setattr(inspection, "past", lambda episode: {**again(episode), "source": "recreated"})
     exported = export_game(inspection, 0, tmp_path / "page.html")
     assert len([path for path in recorded(exported.file) if re.fullmatch("/api/past/[0-9]+", path)]) == 1
-    assert re.fullmatch("[0-9]+ episodes that would have to be played again left out", exported.left_out[-1])
+    assert re.fullmatch("[0-9]+ episodes that would have to be played again left out", exported.not_made[-1])
+
+
+@pytest.fixture(scope="module")
+def cart(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
+    """A game whose observations are numbers, and whose pictures are drawn for people alone."""
+    pytest.importorskip("pygame")
+    config = RunConfig("CartPole-v1", 600, agent=MFECConfig(k=4, capacity=500))
+    run = train(config, tmp_path_factory.mktemp("cart"), console=Console(quiet=True))
+    inspection = Inspection(run, epsilon=0.0)
+    inspection.finish(inspection.play())
+    return inspection
+
+
+def test_where_memories_are_numbers_only_so_many_pictures_of_them_are_drawn(cart, tmp_path, monkeypatch):
+    """The nearest memories of actions taken have theirs; the numbers of all are there."""
+    drawn = []
+    draw = cart.draw_past
+    monkeypatch.setattr(cart, "draw_past", lambda episode, steps: drawn.extend(steps) or draw(episode, steps))
+    export_game(cart, 0, tmp_path / "all.html")
+    most = len(drawn) // 4
+    drawn.clear()
+    monkeypatch.setattr("mfec.inspector.export.MOST_DRAWN_BESIDE_NUMBERS", most)
+    exported = export_game(cart, 0, tmp_path / "few.html")
+    assert 0 < len(drawn) <= most
+    assert exported.left_out == []
+    [said] = exported.not_made
+    assert re.fullmatch("frames of [0-9,]+ of [0-9,]+ memories left out", said)
+    answers = recorded(exported.file)
+    assert f"To write this file soon: {said}." in answers["/api/run"]["frames_note"]
+    assert set(recorded(tmp_path / "all.html")) > set(answers)
+    pasts = [answer for path, answer in answers.items() if re.fullmatch("/api/past/[0-9]+", path)]
+    assert all(len(past["numbers"]) == past["steps"] for past in pasts)
+    assert any(past["available"] for past in pasts)
+    for path, answer in answers.items():
+        for action in answer["actions"] if "/steps/" in path else ():
+            assert all(len(memory["numbers"]) == 4 for memory in action["neighbours"])
+
+
+def test_numbers_of_the_past_leave_room(cart, tmp_path, monkeypatch):
+    monkeypatch.setattr("mfec.inspector.export.NUMBERS_SHARE", 0.0)
+    exported = export_game(cart, 0, tmp_path / "page.html")
+    answers = recorded(exported.file)
+    pasts = [answer for path, answer in answers.items() if re.fullmatch("/api/past/[0-9]+", path)]
+    assert pasts
+    assert all(past["numbers"] is None for past in pasts)
+    assert exported.left_out[0] == f"numbers of {len(pasts)} past episodes left out"
 
 
 def test_large_frames_are_cut_into_small_chunks(inspection, monkeypatch):

@@ -11,6 +11,7 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from rich.console import Console
@@ -21,12 +22,14 @@ from mfec.algorithms.mfec import MFECConfig
 from mfec.cli import main
 from mfec.config import EnvConfig
 from mfec.envs import make_env
+from mfec.errors import MfecError
 from mfec.experiments.evaluate import evaluate_run
 from mfec.experiments.train import train
 from mfec.history import History
 from mfec.history.database import database_file
 from mfec.history.frame_codec import unpack_frames
 from mfec.inspector.inspection import Inspection, NotThere, action_names
+from mfec.inspector.past_episodes import _small
 from mfec.run_directory import RunDirectory, RunDirectoryError
 
 GAME = "qbert"
@@ -369,13 +372,95 @@ def test_observations_that_are_a_few_numbers(tmp_path):
     assert game["observation"] is None
     assert game["picture"]["shape"] == [400, 600, 3]
     assert len(told["numbers"]) == 4
+    run_told = inspection.run()
+    assert (run_told["numbers"], run_told["numbers_kept"], game["cards"]) == (4, True, "numbers")
     near = told["actions"][0]["neighbours"][0]
     gap = np.array(near["numbers"], np.float32) - np.array(told["numbers"], np.float32)
     assert np.linalg.norm(gap) == pytest.approx(near["distance"], rel=1e-4)
     about = inspection.past(near["episode"])
+    assert about["numbers"][near["frame"]] == near["numbers"]
+    assert len(about["numbers"]) == about["steps"]
     assert (about["source"], about["picture"]["shape"]) == ("recreated", [133, 200, 3])
     drawn = frames_of(inspection, near["episode"])[0]
     assert (drawn[:, 5].min(axis=1) < 200).sum() == 1  # the track, a line of one pixel in 400, can be seen
+
+
+def test_pictures_are_drawn_one_by_one_as_they_are_all_at_once(tmp_path):
+    """Whatever is asked for first: an episode is played again for some of its pictures only."""
+    pytest.importorskip("pygame")
+    run = trained(tmp_path, "CartPole-v1", frames=120)
+    whole = frames_of(Inspection(run), 2)
+    inspection = Inspection(run)
+    assert sorted(inspection.draw_past(2, [7, 3, 10**6])) == [3, 7]
+    assert inspection.thumbnails([(2, 9), (2, 3), (2, 8)])["found"] == [True, True, True]
+    for step, picture in inspection.draw_past(2, range(len(whole))).items():
+        assert np.array_equal(picture, whole[step])
+
+
+def test_a_picture_is_made_small_by_the_mean_of_its_squares():
+    picture = np.random.default_rng(0).integers(0, 256, (400, 603, 3), dtype=np.uint8)
+    squares = picture[:399, :603].reshape(133, 3, 201, 3, 3)
+    assert np.array_equal(_small(picture), squares.sum(axis=(1, 3)) // 9)
+    assert np.array_equal(_small(picture[:160, :200]), picture[:160, :200])
+
+
+@pytest.mark.parametrize(("size", "embedding", "cards"), [(40, "identity", "numbers"), (10_000, "auto", "frames")])
+def test_of_many_numbers_the_first_are_shown(tmp_path, size, embedding, cards):
+    register_vector(size)
+    config = RunConfig("Vector-v0", 60, agent=replace(SETTINGS, embedding=embedding))
+    inspection = Inspection(train(config, tmp_path, console=Console(quiet=True)), epsilon=0.0)
+    inspection.finish(inspection.play())
+    run, game, told = inspection.run(), inspection.game(0), inspection.step(0, 2)
+    assert (run["numbers"], game["cards"], game["picture"]) == (size, cards, None)
+    shown = min(size, run["shown_numbers"])
+    assert told["numbers"] == pytest.approx(np.arange(shown) / 3 + 2, rel=1e-5)
+    assert told["numbers"][1] == 2.33333  # in few digits
+    for action in told["actions"]:
+        for near in action["neighbours"]:
+            assert (near["numbers"] is None) == (cards == "frames")
+            assert near["numbers"] is None or len(near["numbers"]) == shown
+    assert len(inspection.past(1)["numbers"][0]) == shown
+
+
+def test_numbers_that_are_not_finite_end_a_game_with_a_sentence(tmp_path):
+    """In training they are refused; here the environment has changed since."""
+    register_vector(3)
+    run = train(RunConfig("Vector-v0", 60, agent=SETTINGS), tmp_path, console=Console(quiet=True))
+    for wrong in (np.nan, np.inf):
+        register_vector(3, wrong)
+        inspection = Inspection(run)
+        with pytest.raises(MfecError, match=r"could not be played on: .*not finite"):
+            inspection.finish(inspection.play())
+        assert inspection.past(1)["numbers"] is None
+
+
+def register_vector(*arguments) -> None:
+    gymnasium.registry.pop("Vector-v0", None)
+    gymnasium.register("Vector-v0", lambda **_: Vector(*arguments))
+
+
+class Vector(gymnasium.Env):
+    """So many numbers that grow from step to step, or from the fifth on one that is none."""
+
+    def __init__(self, size: int, wrong: float | None = None) -> None:
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.wrong = wrong
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.at += 1
+        return self._observe(), float(action), self.at == 10, False, {}
+
+    def _observe(self):
+        numbers = np.arange(self.observation_space.shape[0], dtype=np.float32) / 3 + self.at
+        if self.wrong is not None and self.at > 5:
+            numbers[0] = self.wrong
+        return numbers
 
 
 # -- What is not there ------------------------------------------------------------------------------------------------

@@ -315,12 +315,19 @@ def test_numbers_stand_where_there_is_no_picture(browser, tmp_path):
     out.write_text(page_document(title="numbers", recorded=made.recorded())[0])
     watched = open_page(browser, out.as_uri(), step=7)
     page = watched.page
-    assert page.locator("#stage .numbers").inner_text().split() == ["0.07", f"{MINUS}0.2", "3", "0"]
+    assert page.locator("#numbers .now").all_inner_texts() == ["0.07", f"{MINUS}0.2", "3", f"1.0e{MINUS}5"]
+    assert not page.locator("#stage").is_visible()
     assert not page.locator("#seen").is_visible()
     first = _step(made, 7)["actions"][_step(made, 7)["action"]]["neighbours"][0]
-    told = page.locator(".card .numbers").first.inner_text().replace(MINUS, "-").split()
+    told = [
+        text.replace(MINUS, "-") for text in page.locator("button.card").first.locator(".digits span").all_inner_texts()
+    ]
     assert [float(text) for text in told] == pytest.approx(first["numbers"], rel=0.06, abs=0.0005)
-    page.locator(".card").first.click()
+    assert page.locator(".present .digits span").first.all_inner_texts() == ["0.07"]
+    page.locator("button.card").first.hover()
+    beneath = [text.replace(MINUS, "-") for text in page.locator("#numbers .then").all_inner_texts()]
+    assert [float(text) for text in beneath] == pytest.approx(first["numbers"], rel=0.006)
+    page.locator("button.card").first.click()
     wait_for(page, "document.querySelector('#side-then .note').textContent.includes('not kept')")
     assert page.locator("#side-then .in-place").inner_text() == "No frames: see the note below."
     assert page.locator("tr[aria-current]").inner_text().split()[0] == "memory"
@@ -699,6 +706,45 @@ def test_no_window_scrolls_sideways(browser, tmp_path):
             assert page.locator(".cards").evaluate_all("all => all.some(one => one.scrollWidth > one.clientWidth)")
             page.locator(".card").first.click()
             page.locator("#side-then").wait_for()
+    assert watched.complaints == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("size", [1, 4, 128])
+def test_numbers_fit_every_window(browser, tmp_path, size):
+    """Of one number or of many, long ones too: none is cut off, and the page does not scroll sideways."""
+    made = make_up(steps=6, n_actions=3, numbers=True)
+    long = [1234567.0, -0.000123456, -98765.4321, 1e-30, 0.0, -1.0, 3.3e20, 0.123456]
+    numbers = [long[place % len(long)] for place in range(size)]
+    made.answers["/api/run"]["numbers"] = 10_000 if size == 128 else size
+    for path, answer in made.answers.items():
+        if "/steps/" in path:
+            answer["numbers"] = numbers
+            for estimate in answer["actions"]:
+                for near in estimate["neighbours"]:
+                    near["numbers"] = numbers
+    for episode in range(1, 9):
+        past = made.answers[f"/api/past/{episode}"]
+        past["numbers"] = [numbers] * past["steps"]
+    watched = open_page(browser, _written(made, tmp_path), step=1)
+    page = watched.page
+    assert page.locator("#numbers li").count() == size
+    if size == 128:
+        assert "the first 128 of 10,000 numbers" in page.locator("#numbers .note").inner_text()
+        assert page.locator("button.card .digits span").nth(7).inner_text() == "+ 9,993"
+    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.outerHTML)"
+    for compared in (False, True):
+        for width in (1280, 768, 400, 320):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.locator(".table, .table li, .table span").evaluate_all(cut) == []
+        if not compared:
+            page.locator("button.card").first.click()
+            page.locator("#side-then .now").first.wait_for()
+            wait_for(page, "document.querySelectorAll('#side-now li').length > 0")
+            now, then = (page.locator(f"{side} .now").all_inner_texts() for side in ("#side-now", "#side-then"))
+            assert len(now) == size
+            assert now == then
     assert watched.complaints == []
     page.context.close()
 

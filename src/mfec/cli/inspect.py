@@ -93,7 +93,7 @@ def _export(command: Inspect, out: Path, console: Console) -> None:
     finally:
         inspection.close()
     said = [f"page: {written.file} ({written.nbytes / 10**6:.1f} MB)"]
-    said += [f"{words}: --max-mb {command.max_mb:g}" for words in written.left_out]
+    said += [f"{words}: --max-mb {command.max_mb:g}" for words in written.left_out] + written.not_made
     for each in said:
         console.print(each, highlight=False, markup=False, soft_wrap=True)
 

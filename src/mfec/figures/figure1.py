@@ -13,7 +13,7 @@ from mfec.figures import ScoreName
 from mfec.figures.axes import label_frames, label_scores
 from mfec.figures.learning_curves import Curve, curve_of, draw_spread
 from mfec.figures.lines import FigureError, Line, seeds_of, sort_runs
-from mfec.figures.pictures import new_figure
+from mfec.figures.pictures import NARROW, new_figure
 from mfec.figures.scores import SCORES
 from mfec.figures.tidy import Row, check_ending, save
 from mfec.run_directory import RunDirectory
@@ -66,20 +66,27 @@ def figure1(
 
 
 def draw_figure1(
-    runs: Sequence[RunDirectory], out: Path, *, total_frames: int | None = None, score: ScoreName = "training"
+    runs: Sequence[RunDirectory],
+    out: Path,
+    *,
+    total_frames: int | None = None,
+    score: ScoreName = "training",
+    narrow: bool = False,
 ) -> Path:
-    """Draw the figure into a picture, or write its numbers where the ending is .csv."""
+    """Draw the figure into a picture, or write its numbers where the ending is .csv; `narrow` is for phones."""
     check_ending(out)
     panels = figure1(runs, total_frames=total_frames, score=score)
-    return save(out, _rows(panels), lambda: picture(panels, total_frames=total_frames, score=score))
+    return save(out, _rows(panels), lambda: picture(panels, total_frames=total_frames, score=score, narrow=narrow))
 
 
-def picture(panels: list[Panel], *, total_frames: int | None = None, score: ScoreName = "training") -> Figure:
-    """The panels with one legend above all of them."""
-    columns = _columns(len(panels))
+def picture(
+    panels: list[Panel], *, total_frames: int | None = None, score: ScoreName = "training", narrow: bool = False
+) -> Figure:
+    """The panels with one legend above all of them; one panel below the other where it is `narrow`."""
+    columns = 1 if narrow else _columns(len(panels))
     rows = math.ceil(len(panels) / columns)
     names = _names(panels)
-    wide, high = PANEL if columns > 1 else ALONE
+    wide, high = (NARROW, PANEL[1]) if narrow else PANEL if columns > 1 else ALONE
     deep = math.ceil(len(names) / max(1, int(wide * columns / ENTRY)))  # entries of the legend below each other
     figure = new_figure(wide * columns, high * rows + 0.22 * deep + 0.2)
     handles: dict[str, Any] = {}

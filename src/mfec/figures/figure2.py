@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mfec.figures import ScoreName
 from mfec.figures.lines import TITLES, FigureError, Line, kind_of, label_of, seeds_of, settings_of, sort_runs, title_of
-from mfec.figures.pictures import draw_error, new_figure
+from mfec.figures.pictures import NARROW, draw_error, new_figure
 from mfec.figures.scores import SCORES, scores_at
 from mfec.figures.tidy import check_ending, save
 from mfec.run_directory import RunDirectory
@@ -74,12 +74,14 @@ def draw_figure2(
     embedding: str = "vae",
     at_frames: int | None = None,
     score: ScoreName = "training",
+    narrow: bool = False,
 ) -> Path:
-    """Draw the figure into a picture, or write its numbers where the ending is .csv."""
+    """Draw the figure into a picture, or write its numbers where the ending is .csv; `narrow` is for phones."""
     check_ending(out)
     points = figure2(runs, embedding=embedding, at_frames=at_frames, score=score)
     drawn = [run for line in _lines(runs, embedding, score) for run in line.runs]
-    return save(out, [asdict(point) for point in points], lambda: _draw(points, SCORES[score].words(drawn).label(2.3)))
+    label = SCORES[score].words(drawn).label(2.3)
+    return save(out, [asdict(point) for point in points], lambda: _draw(points, label, narrow=narrow))
 
 
 def _lines(runs: Sequence[RunDirectory], embedding: str, score: ScoreName) -> list[Line]:
@@ -94,18 +96,20 @@ def _lines(runs: Sequence[RunDirectory], embedding: str, score: ScoreName) -> li
     return found
 
 
-def _draw(points: list[Point], label: str) -> Figure:
+def _draw(points: list[Point], label: str, *, narrow: bool) -> Figure:
     kinds: dict[str, dict[str, list[Point]]] = {}
     for point in points:
         kinds.setdefault(kind_of(point.environment), {}).setdefault(point.environment, []).append(point)
-    figure = new_figure(0.4 + 4.0 * len(kinds), 2.8)
+    lines = [len(own) for own in kinds.values()]
+    high = 2.9 * len(kinds) + 0.2 * sum(lines)  # the legend is below where there is no room beside
+    figure = new_figure(NARROW, high) if narrow else new_figure(0.4 + 4.0 * len(kinds), 2.8)
     for panel, (kind, own) in enumerate(kinds.items()):
-        axes = figure.add_subplot(1, len(kinds), panel + 1)
+        axes = figure.add_subplot(*((len(kinds), 1) if narrow else (1, len(kinds))), panel + 1)
         frames = {line[0].frames for line in own.values()}
         axes.set_title(f"{kind}, {_millions(min(frames))} frames" if len(frames) == 1 else kind, fontsize=10)
         for place, (env, line) in enumerate(own.items()):
             _draw_line(axes, place, line, title_of(env) + (f", {_millions(line[0].frames)}" if len(frames) > 1 else ""))
-        if panel == 0:
+        if panel == 0 or narrow:
             axes.set_ylabel(label, fontsize=9)
         axes.set_xlabel("k, number of neighbours", fontsize=9)
         shown = [point for line in own.values() for point in line]
@@ -116,7 +120,7 @@ def _draw(points: list[Point], label: str) -> Figure:
         title = f"{label_of('mfec', points[0].embedding)}, {seeds_of({point.seeds for point in shown})}"
         axes.legend(
             frameon=False, fontsize=8, title=title, title_fontsize=8, alignment="left",
-            loc="upper left", bbox_to_anchor=(1.0, 1.0),
+            loc="upper left", bbox_to_anchor=(0.0, -0.24) if narrow else (1.0, 1.0),
         )  # fmt: skip
     return figure
 

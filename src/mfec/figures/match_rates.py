@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mfec.figures.lines import FigureError, label_of, seeds_of, sort_runs, title_of
 from mfec.figures.literature import published_match_rates
-from mfec.figures.pictures import draw_error, new_figure
+from mfec.figures.pictures import NARROW, draw_error, new_figure
 from mfec.figures.tidy import check_ending, save
 from mfec.run_directory import RunDirectory
 from mfec.statistics import mean, standard_error
@@ -25,6 +25,7 @@ COLUMNS = {"chosen": "exact_match_rate_chosen", "all": "exact_match_rate"}
 NAMES = {"chosen": "of the actions taken", "all": "of all actions", "paper": "the paper"}
 COLOURS = {"chosen": "#0a66ad", "all": "#8fc1e3", "paper": "#d9d9d9"}
 WIDTH = 0.28  # of a bar, where environments are 1 apart
+ACROSS = 3  # environments beside each other in a narrow figure
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ def match_rates(runs: Sequence[RunDirectory]) -> list[Share]:
     ]
 
 
-def draw_match_rates(runs: Sequence[RunDirectory], out: Path) -> Path:
-    """Draw the shares as bars into a picture, or write them where the ending is .csv."""
+def draw_match_rates(runs: Sequence[RunDirectory], out: Path, *, narrow: bool = False) -> Path:
+    """Draw the shares as bars into a picture, or write them where the ending is .csv; `narrow` is for phones."""
     check_ending(out)
     shares = match_rates(runs)
-    return save(out, [asdict(share) for share in shares], lambda: _draw(shares))
+    return save(out, [asdict(share) for share in shares], lambda: _draw(shares, narrow=narrow))
 
 
 def match_rate(run: RunDirectory, column: str) -> float:
@@ -83,34 +84,49 @@ def match_rate(run: RunDirectory, column: str) -> float:
     return math.fsum(frames * share for frames, share in own) / math.fsum(frames for frames, _ in own)
 
 
-def _draw(shares: list[Share]) -> Figure:
-    """One row of bars an embedding, with the same environments below each other."""
-    places = {env: place for place, env in enumerate(dict.fromkeys(share.environment for share in shares))}
-    rows: dict[str, list[Share]] = {}
-    for share in shares:
-        rows.setdefault(share.embedding, []).append(share)
-    figure = new_figure(max(4.6, 0.9 + 1.08 * len(places)), 0.6 + 1.9 * len(rows))
-    panels = figure.subplots(len(rows), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
-    for axes, (embedding, own) in zip(panels, rows.items(), strict=True):
-        for share in own:
-            x = places[share.environment] + (list(COLUMNS).index(share.lookups) - 1) * WIDTH
-            _draw_bar(axes, x, share.lookups, share.mean, share.standard_error, share.seeds)
-        for env, published in {share.environment: share.published for share in own}.items():
-            _draw_published(axes, places[env] + WIDTH, published)
-        seeds = seeds_of({share.seeds for share in own})
-        axes.set_title(f"{label_of('mfec', embedding)} ({seeds})", fontsize=10)
-        axes.set_xticks(range(len(places)), [title_of(env).replace(" and ", "\nand ") for env in places], fontsize=8)
-        axes.set_xlim(-0.6, len(places) - 0.4)
-        axes.tick_params(axis="x", length=0)
-        axes.tick_params(axis="y", labelsize=8)
-        axes.grid(axis="y", alpha=0.3, linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+def _draw(shares: list[Share], *, narrow: bool) -> Figure:
+    """One row of bars an embedding, with the same environments below each other; where it is `narrow`, several rows."""
+    envs = list(dict.fromkeys(share.environment for share in shares))
+    across = min(len(envs), ACROSS) if narrow else len(envs)
+    rows = [
+        (embedding, envs[first : first + across])
+        for embedding in dict.fromkeys(share.embedding for share in shares)
+        for first in range(0, len(envs), across)
+    ]
+    legend = len(NAMES) if narrow else 1  # lines
+    wide = NARROW if narrow else max(4.6, 0.9 + 1.08 * across)
+    figure = new_figure(wide, 0.4 + 0.2 * legend + 1.9 * len(rows))
+    panels = figure.subplots(len(rows), 1, squeeze=False, sharey=True)[:, 0]
+    for axes, (embedding, places) in zip(panels, rows, strict=True):
+        own = [share for share in shares if share.embedding == embedding]
+        _draw_row(axes, [share for share in own if share.environment in places], places)
+        axes.set_title(f"{label_of('mfec', embedding)} ({seeds_of({share.seeds for share in own})})", fontsize=10)
+        axes.set_xlim(-0.6, across - 0.4)
+        if narrow or axes is panels[-1]:
+            names = [title_of(env).replace(" and ", "\nand ") for env in places]
+            axes.set_xticks(range(len(places)), names, fontsize=8)
+        else:
+            axes.set_xticks([])
     panels[0].set_ylim(0.0, 1.12 * max(_height(share) for share in shares))
     figure.supylabel("exact matches, %", fontsize=9)
     handles = [panels[0].bar(0, 0, color=COLOURS[name], hatch=_hatch(name), edgecolor="white") for name in NAMES]
-    figure.legend(handles, NAMES.values(), loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    columns = math.ceil(len(NAMES) / legend)
+    figure.legend(handles, NAMES.values(), loc="outside upper center", ncols=columns, frameon=False, fontsize=9)
     return figure
+
+
+def _draw_row(axes: Axes, shares: list[Share], places: list[str]) -> None:
+    """The bars of one embedding in these environments."""
+    for share in shares:
+        x = places.index(share.environment) + (list(COLUMNS).index(share.lookups) - 1) * WIDTH
+        _draw_bar(axes, x, share.lookups, share.mean, share.standard_error, share.seeds)
+    for env, published in {share.environment: share.published for share in shares}.items():
+        _draw_published(axes, places.index(env) + WIDTH, published)
+    axes.tick_params(axis="x", length=0)
+    axes.tick_params(axis="y", labelsize=8)
+    axes.grid(axis="y", alpha=0.3, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _height(share: Share) -> float:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = (".png", ".pdf", ".svg")
+NARROW = (
+    3.4  # inches across of a figure for phones, which have 330 pixels for it: letters stay as large as they are drawn
+)
 
 
 def new_figure(width: float, height: float) -> Figure:

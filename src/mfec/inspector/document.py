@@ -16,6 +16,7 @@ SCRIPTS = (
     "source.js",
     "frames.js",
     "thumbnails.js",
+    "numbers.js",
     "timeline.js",
     "transport.js",
     "cards.js",

@@ -26,12 +26,16 @@ from mfec.inspector.api import (
 )
 from mfec.inspector.document import page_document
 from mfec.inspector.export_data import MEMORIES, Memories, RecordedResponses, as_text, cost, in_base64
-from mfec.inspector.export_frames import FrameBudget, MemoryCount, PastFrames, Place, cut
+from mfec.inspector.export_frames import FrameBudget, MemoryCount, PastFrames, Place, cut, most_important
 from mfec.inspector.inspection import Inspection, NotThere
 
 PICTURES_SHARE = 0.2  # of the file, at most, for pictures in colour; the agent has seen none of their colours
 PAST_BYTES = 1_500  # that an episode's actions and rewards take
 MOST_REPLAYED = 500  # episodes; a game of Q*bert takes a third of a second to play again
+# Pictures of past episodes that were numbers to the agent: to draw one takes CartPole 1.5 ms, box2d 4. Fewer where the
+# cards show the numbers themselves.
+MOST_DRAWN, MOST_DRAWN_BESIDE_NUMBERS = 5_000, 1_000
+NUMBERS_SHARE = 0.5  # of what is free, at most, for the numbers of past episodes
 
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
 
@@ -46,7 +50,8 @@ class Exported:
 
     file: Path
     nbytes: int
-    left_out: list[str]  # in words
+    left_out: list[str]  # to keep it small, in words
+    not_made: list[str]  # as it would have taken too long, in words
 
 
 def check_export(out: Path, max_mb: float) -> None:
@@ -72,7 +77,7 @@ def export_game(
     page = _Page(inspection, game, max_mb, tell)
     html = page.write()
     write_whole(out, html)
-    return Exported(out, len(html), page.left_out)
+    return Exported(out, len(html), page.left_out, page.not_made)
 
 
 class _Page:
@@ -80,6 +85,7 @@ class _Page:
 
     def __init__(self, inspection: Inspection, game: int, max_mb: float, tell: Tell) -> None:
         self.left_out: list[str] = []
+        self.not_made: list[str] = []
         self._inspection = inspection
         self._number = game
         self._most = int(max_mb * 10**6)
@@ -91,6 +97,8 @@ class _Page:
         self._title = title_of(self._run)
         self._recorded = RecordedResponses()
         self._fixed = len(self._html(b"")) + in_base64(len(zlib.compress(as_json(self._run)))) + 2_000  # to be safe
+        self._as_numbers = self._game["cards"] == "numbers"
+        self._drew_all = True
         self._memories = MemoryCount(frame_skip=int(self._run["frame_skip"]))
 
     def write(self) -> bytes:
@@ -98,8 +106,9 @@ class _Page:
         self._add_steps()
         self._add_pictures()
         self._add_past()
-        if self.left_out:
-            self._run["frames_note"] += f" To keep this file small: {'; '.join(self.left_out)}."
+        for why, what in (("keep this file small", self.left_out), ("write this file soon", self.not_made)):
+            if what:
+                self._run["frames_note"] += f" To {why}: {'; '.join(what)}."
         self._recorded.add(RUN.at(), as_json(self._run))
         return self._html(self._recorded.finish())
 
@@ -166,24 +175,37 @@ class _Page:
         many are remembered.
         """
         pasts: dict[int, dict[str, Any]] = {}
-        budget, replayed = FrameBudget(self._free), 0
+        drawn: dict[int, PastFrames] = {}
+        budget, replayed, without_numbers = FrameBudget(self._free), 0, 0
+        least = budget.left * (1.0 - NUMBERS_SHARE)
         episodes = self._memories.episodes()
         for done, episode in enumerate(episodes):
             self._tell("episodes", done, len(episodes))
             if replayed == MOST_REPLAYED:
-                self.left_out.append(f"{len(episodes) - done:,} episodes that would have to be played again left out")
+                self.not_made.append(f"{len(episodes) - done:,} episodes that would have to be played again left out")
                 break
             try:
-                past = PastFrames(self._inspection, episode)
+                past = PastFrames(self._inspection, episode, one_by_one=not self._as_numbers)
             except NotThere:  # it was not written down, and the page says so
                 continue
             pasts[episode] = past.about
             replayed += past.about["source"] == "recreated"
-            budget.shrink(in_base64(len(zlib.compress(as_json(past.about))) + 90))
-            for chunk, weight in self._memories.chunks(past.about).items():
-                data = past.chunk(chunk) if budget.takes(weight) else None
-                if data is not None:
-                    budget.put((episode, chunk), weight, data, cost([data]))
+            nbytes = _nbytes(past.about)
+            if past.about["numbers"] is not None and budget.left - nbytes < least:
+                past.about["numbers"] = None
+                without_numbers += 1
+                nbytes = _nbytes(past.about)
+            budget.shrink(nbytes)
+            if past.drawn:
+                drawn[episode] = past
+            else:
+                for chunk, weight in self._memories.chunks(past.about).items():
+                    data = past.chunk(chunk) if budget.takes(weight) else None
+                    if data is not None:
+                        budget.put((episode, chunk), weight, data, cost([data]))
+        if without_numbers:
+            self.left_out.append(f"numbers of {without_numbers:,} past episodes left out")
+        self._draw_frames(budget, drawn)
         self._refuse_overflow(budget.left)
         chunks = budget.chunks()
         self._say_missing(pasts, chunks, full=budget.full)
@@ -193,13 +215,31 @@ class _Page:
         for place, data in chunks.items():
             self._recorded.add(PAST_FRAMES.at(*place), as_text(data))
 
+    def _draw_frames(self, budget: FrameBudget, pasts: dict[int, PastFrames]) -> None:
+        """Draw the pictures that matter most, and put them in: to draw all of some hundred games would take minutes."""
+        if not pasts:
+            return
+        weights = {episode: self._memories.chunks(past.about) for episode, past in pasts.items()}
+        per_chunk = max(int(past.about["picture"]["per_chunk"]) for past in pasts.values())
+        most = MOST_DRAWN_BESIDE_NUMBERS if self._as_numbers else MOST_DRAWN
+        chosen = most_important(weights, max(1, most // per_chunk))
+        for done, (episode, chunks) in enumerate(chosen.items()):
+            self._tell("pictures of episodes", done, len(chosen))
+            for chunk, data in pasts[episode].draw(chunks).items():
+                budget.put((episode, chunk), weights[episode][chunk], data, cost([data]))
+        self._drew_all = sum(map(len, chosen.values())) == sum(map(len, weights.values()))
+
     def _say_missing(self, pasts: dict[int, dict[str, Any]], chunks: dict[Place, bytes], *, full: bool) -> None:
         there = missing = 0
         for episode, past in pasts.items():
             for step in self._memories.memories(past):
                 there += 1
                 missing += (episode, step // int(past["picture"]["per_chunk"])) not in chunks
-        if missing:
-            self.left_out.append(f"frames of {missing:,} of {there:,} memories left out")
-        elif full:
-            self.left_out.append("frames that came after some of the memories left out")
+        if missing or full or not self._drew_all:
+            whose = f"of {missing:,} of {there:,} memories" if missing else "that came after some of the memories"
+            (self.left_out if full or self._drew_all else self.not_made).append(f"frames {whose} left out")
+
+
+def _nbytes(past: dict[str, Any]) -> int:
+    """Bytes that an episode takes without its frames."""
+    return in_base64(len(zlib.compress(as_json(past))) + 90)

@@ -107,18 +107,32 @@ class FrameBudget:
         return {place: data for _, place, _, data in sorted(self._chunks)}
 
 
-class PastFrames:
-    """A past episode and its frames; raises NotThere where it was not recorded."""
+def most_important(chunks: dict[int, dict[int, Weight]], most: int) -> dict[int, list[int]]:
+    """Of the chunks of several episodes, so many that matter most, by episode."""
+    ranked = sorted(((weight, episode, chunk) for episode, own in chunks.items() for chunk, weight in own.items()))
+    chosen: dict[int, list[int]] = {}
+    for _, episode, chunk in reversed(ranked[max(0, len(ranked) - most) :]):
+        chosen.setdefault(episode, []).append(chunk)
+    return chosen
 
-    def __init__(self, inspection: Inspection, episode: int) -> None:
+
+class PastFrames:
+    """A past episode and its frames; raises NotThere where it was not recorded.
+
+    Args:
+        one_by_one: whether pictures that the environment draws for this page come one by one, not in chunks.
+    """
+
+    def __init__(self, inspection: Inspection, episode: int, *, one_by_one: bool = False) -> None:
         self.about: dict[str, Any] = inspection.past(episode)
-        self._inspection, self._episode = inspection, episode
+        self._inspection, self.episode = inspection, episode
         self._unpacked: dict[int, NDArray[np.uint8]] = {}
         self._per_chunk, self._small = 1, False
+        self.drawn = bool(self.about["drawn"])  # by the environment, for this page alone
         if self.about["picture"] is not None:
             self._per_chunk = int(self.about["picture"]["per_chunk"])
-            self._small = self._per_chunk % FEW == 0 and self._dear()
-        if self._small:
+            self._small = not self.drawn and self._per_chunk % FEW == 0 and self._dear()
+        if self._small or (self.drawn and one_by_one):
             self.about["picture"] = {**self.about["picture"], "per_chunk": FEW}
 
     def chunk(self, number: int) -> bytes | None:
@@ -134,6 +148,17 @@ class PastFrames:
         first = number * FEW - whole * self._per_chunk
         return pack_frames(self._unpacked[whole][first : first + FEW])
 
+    def draw(self, chunks: list[int]) -> dict[int, bytes]:
+        """These chunks, drawn and packed. All at once: one after the other, the episode would be played for each."""
+        per_chunk, end = int(self.about["picture"]["per_chunk"]), int(self.about["steps"])
+        steps = {chunk: range(chunk * per_chunk, min((chunk + 1) * per_chunk, end)) for chunk in chunks}
+        frames = self._inspection.draw_past(self.episode, [step for own in steps.values() for step in own])
+        return {
+            chunk: pack_frames(np.array([frames[step] for step in own]))
+            for chunk, own in steps.items()
+            if all(step in frames for step in own)
+        }
+
     def _dear(self) -> bool:
         """Whether the first frames that there are take many bytes."""
         first = self.about["available"][0][0] // self._per_chunk if self.about["available"] else 0
@@ -142,7 +167,7 @@ class PastFrames:
 
     def _read(self, number: int) -> bytes | None:
         try:
-            return self._inspection.past_frames(self._episode, number)
+            return self._inspection.past_frames(self.episode, number)
         except NotThere:
             return None
 

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 import zlib
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from mfec.envs.flattening import Actions
 from mfec.errors import MfecError
 from mfec.history import History
 from mfec.inspector.memory_map import MemoryMap
+from mfec.inspector.numbers import FEW_NUMBERS, MOST_NUMBERS, numbers_in, numbers_kept
 from mfec.inspector.past_episodes import PastEpisodes
 from mfec.inspector.recorded_game import Estimate, RecordedGame, Step
 from mfec.run_directory import RunDirectory, RunDirectoryError
@@ -129,6 +131,9 @@ class Inspection:
             "epsilon": self._epsilon,
             "capacity": settings.capacity,
             "embedding": agent.embedding.name,
+            "numbers": numbers_in(agent.observation_space),
+            "shown_numbers": MOST_NUMBERS,
+            "numbers_kept": numbers_kept(agent),
             "index": agent.memory.active_index,
             "fps": float(self._env.metadata.get("render_fps") or 30.0),
             "entries": agent.memory.sizes.tolist(),
@@ -155,6 +160,7 @@ class Inspection:
             "score": steps[-1].score + steps[-1].reward if steps else 0.0,
             "picture": own.pictures.about() if own.pictures else None,
             "observation": own.observations.about() if own.observations else None,
+            "cards": "numbers" if self._as_numbers(own) else "frames",
         }
         return {**summary, "error": own.error} if own.error else summary
 
@@ -199,6 +205,11 @@ class Inspection:
         self._recorded(episode)
         return self._there(self._past.chunk(episode, chunk), f"These frames of episode {episode} are not there.")
 
+    def draw_past(self, episode: int, steps: Collection[int]) -> dict[int, NDArray[np.uint8]]:
+        """Pictures of these steps of an episode of the run, where its environment draws them."""
+        self._recorded(episode)
+        return self._past.draw(episode, steps)
+
     def thumbnails(self, places: list[tuple[int, int]]) -> dict[str, Any]:
         """Frames of memories, by episode and frame number.
 
@@ -230,6 +241,11 @@ class Inspection:
             "later": later,
             "frames": base64.b64encode(packed).decode(),
         }
+
+    def _as_numbers(self, game: RecordedGame) -> bool:
+        """Whether cards of memories have numbers on them: where these are few, or all that there is to show."""
+        few = self.agent.embedding.dim <= FEW_NUMBERS
+        return numbers_kept(self.agent) and (few or game.pictures is None)
 
     def _action(self, estimate: Estimate) -> dict[str, Any]:
         return {

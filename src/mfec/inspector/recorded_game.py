@@ -15,9 +15,8 @@ from mfec.envs.crashes import TheirCode
 from mfec.envs.flattening import Actions, Observations
 from mfec.history.frame_codec import frames_in_chunk, pack_frames, picture_shape, pictures_of
 from mfec.inspector.memory_map import MemoryMap
+from mfec.inspector.numbers import numbers_kept, shown_numbers
 from mfec.memory import Evidence, Source
-
-FEW_NUMBERS = 8  # an observation or a state of so many is shown as numbers
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Estimate:
     origins: NDArray[np.int32]
     matched: NDArray[np.int32]
     places: NDArray[np.float64]
-    numbers: NDArray[np.float32] | None  # the states, where they are a few numbers of the observation
+    numbers: NDArray[np.float64] | None  # the states, where they are the numbers of the observation
 
     @property
     def exact(self) -> bool:
@@ -75,7 +74,7 @@ class RecordedGame:
         """Play it to its end, or until `stop` fills. The memory stays as it is."""
         seeing, acting, their_code = Observations(env.observation_space), Actions(env.action_space), TheirCode(env)
         picture = picture_shape(seeing.space)
-        own_numbers = agent.embedding.name in ("identity", "table") and agent.embedding.dim <= FEW_NUMBERS
+        own_numbers = numbers_kept(agent)
         with their_code:
             observation, _ = env.reset(seed=self.seed)
         ended, exact, exact_taken = False, 0, 0
@@ -99,7 +98,7 @@ class RecordedGame:
                     reward=float(reward),
                     score=self.score,
                     place=place,
-                    numbers=_numbers(seen, picture),
+                    numbers=shown_numbers(seen[None])[0].tolist() if picture is None else None,
                     estimates=estimates,
                     highest=explanation.highest,
                     exact_so_far=exact,
@@ -163,14 +162,8 @@ def _estimate(evidence: Evidence, map_: MemoryMap, own_numbers: bool) -> Estimat
         near.origins,
         near.matched,
         map_.places(near.states),
-        near.states if own_numbers else None,
+        shown_numbers(near.states) if own_numbers else None,
     )
-
-
-def _numbers(seen: NDArray[Any], picture: tuple[int, ...] | None) -> list[float] | None:
-    if picture is not None or seen.size > FEW_NUMBERS:
-        return None
-    return [float(number) for number in seen.reshape(-1)]
 
 
 def draw(env: gymnasium.Env[Any, Any]) -> NDArray[np.uint8] | None:

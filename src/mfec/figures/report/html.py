@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable
 from html import escape
 
-EMPTY = {"img", "link", "meta"}  # elements without an end
+EMPTY = {"img", "link", "meta", "source"}  # elements without an end
 
 
 class Html(str):

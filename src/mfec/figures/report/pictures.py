@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from mfec.figures.grids import Grid
 from mfec.figures.report.html import Html, data_uri, element, together
 
 PIXELS = 96 / 72  # in a point
+PHONE = "screen and (max-width: 48rem)"  # below that, letters of a wide figure would be smaller than 6 points
+FEW_COLUMNS = 3  # of a table that is no list on a phone
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as SVG, and the numbers in it as CSV."""
+    """A figure as SVG, for wide windows and for phones, and the numbers in it as CSV."""
 
     svg: bytes
+    narrow: bytes
     csv: bytes
 
 
-def drawn(draw: Callable[[Path], Path]) -> Picture:
-    """What a function draws into a file, or writes where the ending is .csv."""
+class Drawing(Protocol):
+    """A function that draws into a file, narrow or not, or writes numbers where the ending is .csv."""
+
+    def __call__(self, out: Path, *, narrow: bool = False) -> Path:
+        """Draw, and give the file."""
+
+
+def drawn(draw: Drawing) -> Picture:
+    """What a function draws."""
     from matplotlib import rc_context
 
     # A dollar in the name of an environment is one: it begins no formula.
     with TemporaryDirectory() as folder, rc_context({"text.parse_math": False}):
         svg, csv = (draw(Path(folder) / f"figure.{ending}").read_bytes() for ending in ("svg", "csv"))
-        return Picture(svg, csv)
+        return Picture(svg, draw(Path(folder) / "narrow.svg", narrow=True).read_bytes(), csv)
 
 
 def figure(picture: Picture, *, name: str, alt: str, caption: Html | str) -> Html:
-    """A figure with its caption and a link to its numbers; wider than the window, it scrolls in its box.
+    """A figure with its caption and a link to its numbers; a narrow window has a drawing of its own.
 
     The picture is an image and no part of the page: names of its parts do not meet those of other pictures.
     """
     wide, high = _size(picture.svg)
-    source = data_uri("image/svg+xml", picture.svg)
-    image = element("img", src=source, alt=alt, width=wide, height=high)
+    image = element("img", src=data_uri("image/svg+xml", picture.svg), alt=alt, width=wide, height=high)
+    wide, high = _size(picture.narrow)
+    phone = element("source", media=PHONE, srcset=data_uri("image/svg+xml", picture.narrow), width=wide, height=high)
     download = numbers(picture.csv, f"{name}.csv")
     return element(
         "figure",
-        scrolling(image, label=f"Picture: {name}", class_="picture"),
+        element("picture", phone, image),
         element("figcaption", caption, " ", download),
     )
 
@@ -60,13 +72,15 @@ def table(grid: Grid, *, texts: Collection[str] = ()) -> Html:
 
     All columns but those of names and of `texts` are numbers.
     """
-    classes = ["" if place < grid.names or name in texts else "number" for place, name in enumerate(grid.header)]
+    kinds = ["text" if name in texts else "number" for name in grid.header]
+    classes = ["" if place < grid.names else kind for place, kind in enumerate(kinds)]
     heads = (element("th", name, scope="col", class_=own) for name, own in zip(grid.header, classes, strict=True))
     body = together(
-        element("tbody", *(_row(grid.names, classes, rows, place) for place in range(len(rows))))
-        for rows in grid.sections
+        element("tbody", *(_row(grid, classes, rows, place) for place in range(len(rows)))) for rows in grid.sections
     )
-    whole = element("table", element("caption", grid.title), element("thead", element("tr", *heads)), body)
+    many = len(grid.header) > FEW_COLUMNS
+    head = element("thead", element("tr", *heads))
+    whole = element("table", element("caption", grid.title), head, body, class_="list" if many else "")
     note = element("p", grid.note, class_="note") if grid.note else Html()
     return together([scrolling(whole, label=f"Table: {grid.title}"), note])
 
@@ -76,13 +90,15 @@ def scrolling(content: Html, *, label: str, class_: str = "") -> Html:
     return element("div", content, class_=f"scrolling {class_}".strip(), role="region", aria_label=label, tabindex=0)
 
 
-def _row(names: int, classes: list[str], rows: list[tuple[str, ...]], place: int) -> Html:
-    row = rows[place]
+def _row(grid: Grid, classes: list[str], rows: list[tuple[str, ...]], place: int) -> Html:
+    row, names = rows[place], grid.names
     cells = []
     if names > 1 and place == 0:
         cells.append(element("th", row[0], scope="rowgroup", rowspan=len(rows)))
-    cells.append(element("th", row[names - 1], scope="row"))
-    cells += [element("td", cell, class_=own) for cell, own in zip(row[names:], classes[names:], strict=True)]
+    named = grid.header[0] if names == 1 else ""  # an environment's rows say what they are
+    cells.append(element("th", row[names - 1], scope="row", data_name=named))
+    own = zip(row[names:], classes[names:], grid.header[names:], strict=True)
+    cells += [element("td", cell, class_=kind, data_name=name) for cell, kind, name in own]
     return element("tr", *cells)
 
 

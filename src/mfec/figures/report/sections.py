@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,7 +46,7 @@ def learning_curves(selection: Selection) -> Section:
         return Section(name, title, _no_score(selection))
     words = selection.score.words(runs)
     try:
-        content = drawn(lambda out: draw_figure1(runs, out, score=selection.score_name))
+        content = drawn(partial(draw_figure1, runs, score=selection.score_name))
     except FigureError as error:  # seeds were evaluated at different times
         return Section(name, title, element("p", f"Figure 1 cannot be drawn yet: {error}."))
     picture = figure(
@@ -84,7 +85,7 @@ def exact_matches(selection: Selection) -> Section:
         what = "No run of MFEC here says how many look-ups matched exactly. To make some:"
         return Section(name, title, _how_to_make(what, command_for("match_rates", selection.lines, algorithm="mfec")))
     picture = figure(
-        drawn(lambda out: draw_match_rates(runs, out)),
+        drawn(partial(draw_match_rates, runs)),
         name=name,
         alt=f"Bars of the shares of exact matches {_places(ours)}, beside the paper's.",
         caption=f"How many look-ups found their very state in the buffers, in a run's last {LAST_FRAMES:,} frames: "
@@ -110,7 +111,7 @@ def _effect_of_k(embedding: str, lines: Sequence[Line], selection: Selection) ->
     runs, score = selection.scored_runs(lines), selection.score_name
     words = selection.score.words(runs)
     try:
-        picture = drawn(lambda out: draw_figure2(runs, out, embedding=embedding, score=score))
+        picture = drawn(partial(draw_figure2, runs, embedding=embedding, score=score))
     except FigureError as error:  # some have only just begun
         return element("p", f"Figure 2, {label}, cannot be drawn yet: {error}.")
     return figure(

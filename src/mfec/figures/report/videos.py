@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 import shlex
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from mfec.figures.lines import Line
 from mfec.figures.report.html import Html, data_uri, element, together
 from mfec.run_directory import RunDirectory
 
 MEGABYTE = 1_000_000
+POSTER_OF = (
+    150  # frames that the poster is chosen from; with all of a long game, ffmpeg would hold hundreds of megabytes
+)
+POSTER_WIDTH = 480  # pixels at most; as JPEG 10 to 30 kB
+PATIENCE = 30  # seconds that ffmpeg may take; it takes a tenth of one
 
 
 class Videos:
@@ -40,11 +47,36 @@ class Videos:
         return _player(line, run, content, said)
 
 
+def _poster(file: Path) -> bytes:
+    """A picture of the game as JPEG: of its first seconds, the frame most like all others; empty without ffmpeg.
+
+    Before it plays, a browser shows the first frame at best, which is black in some games, and phones show none.
+    """
+    try:
+        import imageio_ffmpeg
+
+        ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(file.resolve())]
+        one = ["-vf", f"thumbnail={POSTER_OF},scale='min({POSTER_WIDTH},iw)':-2", "-frames:v", "1", "-q:v", "4"]
+        jpeg = ["-f", "image2pipe", "-c:v", "mjpeg", "-"]
+        made = subprocess.run([*ffmpeg, *one, *jpeg], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
+    except (ImportError, OSError, RuntimeError, subprocess.TimeoutExpired):
+        return b""
+    return made.stdout if made.returncode == 0 else b""
+
+
 def _player(line: Line, run: RunDirectory, content: bytes, said: Html) -> Html:
     what = f"{line.title}: one game of {line.label}, seed {run.read_config().seed}, after training"
     other = f"This browser plays no MP4. {what}."
+    poster = _poster(run.video)
     video = element(
-        "video", other, src=data_uri("video/mp4", content), controls=True, preload="metadata", aria_label=what
+        "video",
+        other,
+        src=data_uri("video/mp4", content),
+        poster=data_uri("image/jpeg", poster) if poster else "",
+        controls=True,
+        playsinline=True,
+        preload="metadata",
+        aria_label=what,
     )
     return element("figure", video, element("figcaption", f"{what}. ", said), class_="video")
 

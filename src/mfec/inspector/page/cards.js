@@ -27,6 +27,7 @@ class Card {
     this.run = run;
     this.canvas = make("canvas", { role: "img", "aria-label": "", width: "84", height: "84" });
     this.instead = make("span", { class: "instead" });
+    this.numbers = make("span", { class: "instead digits", hidden: "" });
     this.value = make("strong");
     this.distance = make("span");
     this.weight = make("span");
@@ -36,7 +37,7 @@ class Card {
     this.button = make(
       "button",
       { type: "button", class: "card", tabindex: "-1" },
-      make("span", { class: "thumbnail" }, this.canvas, this.instead),
+      make("span", { class: "thumbnail" }, this.canvas, this.instead, this.numbers),
       this.value,
       this.distance,
       ...(run.kernel === "mean" ? [] : [this.weight]),
@@ -50,7 +51,7 @@ class Card {
   show(neighbour, rank, of) {
     this.neighbour = neighbour;
     const recorded = neighbour.episode !== null && neighbour.frame !== null;
-    const numbers = neighbour.numbers;
+    const numbers = this.run.cards === "numbers" ? neighbour.numbers : null;
     const place = recorded && !numbers ? `${neighbour.episode}:${neighbour.frame}` : null;
     say(this.value, number(neighbour.value));
     set(this.button, "data-value", neighbour.value);
@@ -72,8 +73,10 @@ class Card {
       this.painted = null;
       this.place = place;
       this.canvas.hidden = place === null;
-      this.#instead(numbers ? numbersInShort(numbers, 2) : recorded ? "" : "no frame", Boolean(numbers));
+      this.#instead(numbers || recorded ? "" : "no frame");
     }
+    this.numbers.hidden = !numbers;
+    if (numbers) cardNumbers(this.numbers, numbers, this.run.numbers);
     this.item.hidden = false;
   }
 
@@ -93,14 +96,13 @@ class Card {
     this.painted = this.place;
     this.canvas.hidden = !thumbnail.frame;
     if (thumbnail.frame) draw(this.canvas, thumbnail.frame, thumbnail.shape);
-    this.#instead(thumbnail.frame ? "" : "no frame", false);
+    this.#instead(thumbnail.frame ? "" : "no frame");
     set(this.button, "title", thumbnail.frame ? null : thumbnail.note);
   }
 
-  #instead(text, numbers) {
+  #instead(text) {
     say(this.instead, text);
     this.instead.hidden = text === "";
-    this.instead.classList.toggle("numbers", numbers);
     if (text === "") set(this.button, "title", null);
   }
 }
@@ -122,14 +124,19 @@ class Strip {
     this.name = make("b");
     this.about = make("span");
     this.hint = make("li", { class: "hint", text: HINT });
-    this.list = make("ul", { class: "cards" }, this.hint);
+    this.digits = make("span", { class: "instead digits" });
+    const present = make("div", {}, make("span", { class: "thumbnail" }, this.digits), make("strong", { text: "now" }));
+    this.present = make("li", { class: "present", hidden: "" }, present);
+    this.list = make("ul", { class: "cards" }, this.present, this.hint);
     this.list.addEventListener("scroll", () => (this.scrolled = this.list.scrollLeft > 0), { passive: true });
     this.element = make("section", { class: "strip" }, make("h3", {}, this.name, " ", this.about), this.list);
   }
 
-  // The hint is told once: beside the first of all strips.
-  show(action, name, estimate, entries, first) {
+  // The hint is told once: beside the first of all strips. Where memories are numbers, those of now come before them.
+  show(action, name, estimate, entries, first, numbers) {
     this.action = action;
+    this.present.hidden = this.run.cards !== "numbers" || estimate.neighbours.length === 0;
+    if (!this.present.hidden) cardNumbers(this.digits, numbers, this.run.numbers);
     this.first = first;
     this.neighbours = estimate.neighbours;
     set(this.element, "data-action", action);

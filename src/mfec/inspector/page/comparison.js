@@ -9,8 +9,8 @@ class Comparison {
   settled = true;
   #round = 0;
 
-  constructor(run, source, frames, player, { moved, failed }) {
-    Object.assign(this, { run, source, frames, moved, failed });
+  constructor(run, source, frames, answers, player, { moved, failed }) {
+    Object.assign(this, { run, source, frames, answers, moved, failed });
     this.root = find("#comparison");
     this.now = this.#side("#side-now", "This game", ["Step", "Action", "Reward", "Return since"], (step) =>
       player.moveTo(Math.max(this.first, Math.min(this.last, step - this.base))),
@@ -37,6 +37,7 @@ class Comparison {
     return {
       title: find("h3", root),
       picture: new Picture(find(".stage", root)),
+      numbers: new Numbers(find(".numbers", root), this.run),
       timeline: new Timeline(find(".timeline", root), { name, small: true, seek }),
       figures: new Figures(find("dl", root), figures),
     };
@@ -161,7 +162,8 @@ class Comparison {
     else this.then.figures.show("–", "–", "–", "–");
     this.#table();
     this.settled = false;
-    await Promise.all([this.#drawNow(round, at), this.#drawThen(round, at)]);
+    this.#tellThen(at);
+    await Promise.all([this.#drawNow(round, at), this.#drawThen(round, at), this.#tellNow(round, at)]);
     if (round === this.#round && at === this.at) this.settled = true;
   }
 
@@ -199,6 +201,34 @@ class Comparison {
       row.classList.toggle("differs", done[0] !== null && done[1] !== null && done[0] !== done[1]);
       set(row, "aria-current", at === this.at ? "step" : null);
     });
+  }
+
+  // What was seen as numbers. Of an episode that was not played again, only the memory's own are known.
+  #tellThen(at) {
+    if (this.run.numbers === null) return;
+    const own = at === 0 ? this.neighbour.numbers : null;
+    const known = this.past && this.past.numbers ? (this.past.numbers[this.anchor + at] ?? null) : own;
+    this.then.numbers.show(known);
+    find(".stage", this.#root(this.then)).hidden = known !== null && this.past !== null && !this.past.picture;
+  }
+
+  async #tellNow(round, at) {
+    if (this.run.numbers === null) return;
+    const step = this.base + at;
+    const there = step >= 0 && step < this.game.steps;
+    let numbers = null;
+    try {
+      if (there) numbers = (await this.answers.get(`/api/games/${this.game.game}/steps/${step}`)).numbers;
+    } catch (error) {
+      if (!isLate(error)) this.failed(error);
+    }
+    if (round !== this.#round || at !== this.at) return;
+    this.now.numbers.show(numbers);
+    find(".stage", this.#root(this.now)).hidden = numbers !== null && !this.#ownFrames()[1];
+  }
+
+  #root(side) {
+    return side.numbers.root.parentElement;
   }
 
   async #drawNow(round, at) {

@@ -61,8 +61,8 @@ class Decision {
 
   // Thumbnails that a step would show first, to be fetched ahead of it.
   ahead(step) {
-    const taken = step.actions[step.action].neighbours.slice(0, 9);
-    return taken.filter((each) => each.episode !== null && !each.numbers).map((each) => `${each.episode}:${each.frame}`);
+    const taken = this.run.cards === "numbers" ? [] : step.actions[step.action].neighbours.slice(0, 9);
+    return taken.filter((each) => each.episode !== null).map((each) => `${each.episode}:${each.frame}`);
   }
 
   // The card of a memory, if it is shown.
@@ -133,7 +133,10 @@ class Decision {
     this.#strips.forEach((strip, place) => {
       const action = open[place];
       if (action === undefined) strip.hide();
-      else strip.show(action, this.run.actions[action], this.step.actions[action], this.run.entries[action], place === 0);
+      else {
+        const { actions, numbers } = this.step;
+        strip.show(action, this.run.actions[action], actions[action], this.run.entries[action], place === 0, numbers);
+      }
     });
     this.#paint();
   }

@@ -25,12 +25,13 @@ class Inspector {
     this.map = new MemoryMap(run);
     this.decision = new Decision(run, this.thumbnails, {
       open: (action, neighbour) => this.#open(action, neighbour),
-      pointed: (action, neighbour) => this.map.point(action, neighbour),
+      pointed: (action, neighbour) => this.#point(action, neighbour),
       isPlaying: () => this.player.playing,
       failed,
     });
     const moved = () => this.#speak();
-    this.comparison = new Comparison(run, source, this.frames, this.player, { moved, failed });
+    this.comparison = new Comparison(run, source, this.frames, this.answers, this.player, { moved, failed });
+    this.numbers = new Numbers(find("#numbers"), run);
     this.figures = new Figures(find("#figures"), [
       "Frame",
       "Exact so far, of actions taken",
@@ -114,9 +115,18 @@ class Inspector {
       number(figures.used),
       figures.age_youngest === null ? "–" : `${number(figures.age_youngest)} to ${number(figures.age_oldest)}`,
     );
-    if (!this.#spec()) this.picture.tell(answer.numbers ? numbersInShort(answer.numbers) : "No picture", { numbers: true });
+    if (!this.#spec()) this.picture.tell("No picture");
+    find("#stage").hidden = !this.#spec() && answer.numbers !== null;
+    this.numbers.show(answer.numbers);
+    this.numbers.beside(null);
     this.#speak();
     this.#rememberPlace();
+  }
+
+  // Marks a memory where there is more of it than on its card.
+  #point(action, neighbour) {
+    this.map.point(action, neighbour);
+    this.numbers.beside(neighbour ? neighbour.numbers : null);
   }
 
   #shown(step) {
@@ -203,6 +213,7 @@ class Inspector {
 
   #gameChanged() {
     const game = this.#game;
+    this.run.cards = game.cards;
     this.timeline.show(game);
     if (this.comparison.open) this.comparison.game = game;
     if (game.error) this.#tell(game.error);
@@ -359,7 +370,15 @@ class Inspector {
     const about = find("#about");
     about.append(make("code", { text: run.directory }), make("span", { text: learned }), make("span", { text: settings }));
     say(find("#frames-note"), run.frames_note);
+    if (run.numbers !== null) this.#headNumbers();
     find("#another").hidden = !run.live;
+  }
+
+  #headNumbers() {
+    const { numbers, shown_numbers: shown } = this.run;
+    const said = numbers > shown ? `the first ${number(shown)} of ${count(numbers, "number")}` : count(numbers, "number");
+    const hint = this.run.numbers_kept ? "; point at a memory to compare" : "";
+    find("#numbers .note").append(said, make("span", { text: hint }));
   }
 
   #tellPlace() {

@@ -38,10 +38,6 @@ function count(n, word, plural = `${word}s`) {
   return `${number(n)} ${n === 1 ? word : plural}`;
 }
 
-function numbersInShort(numbers, digits = 3) {
-  return numbers.map((value) => number(Math.abs(value) >= 0.0005 ? Number(value.toPrecision(digits)) : 0)).join("  ");
-}
-
 function sleep(milliseconds) {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
