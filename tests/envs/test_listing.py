@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import pytest
 
+from mfec.canonical_names import LEVEL_IDS
 from mfec.cli import main
 from mfec.envs import make_env
 from mfec.envs.listing import list_environments
@@ -71,9 +72,8 @@ def test_everything_that_gymnasium_itself_brings_is_listed_or_counted():
     assert listing.left_out["with continuous actions"] >= 2
     assert "Pong-v4" in gymnasium.registry
     assert listing.left_out["of an old version"] > 100
-    levels = sum(name.startswith("mfec/") for name in gymnasium.registry)
     vizdoom = sum(name.startswith("Vizdoom") for name in gymnasium.registry)
-    assert len(ids) + sum(listing.left_out.values()) == len(gymnasium.registry) - levels - vizdoom
+    assert len(ids) + sum(listing.left_out.values()) == len(gymnasium.registry) - len(LEVEL_IDS) - vizdoom
 
 
 @pytest.mark.parametrize(("pattern", "found"), [

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass, make_dataclass, replace
 from decimal import Decimal
+from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import tyro
@@ -132,6 +133,34 @@ def _registry() -> ConstructorRegistry:
             instance_from_str=lambda given: whole_number(given[0]),
             is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
             str_from_instance=lambda value: [f"{value:_}" if abs(value) >= 10_000 else str(value)],
+        )
+
+    @registry.primitive_rule
+    def perhaps(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        """What may be left out, as what it is where it is given: else an error would speak of None."""
+        kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+        if info.type_origin not in (Union, UnionType) or len(kinds) != 1 or len(get_args(info.type)) != 2:
+            return None
+        own = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(kinds[0], info.markers))
+        if not isinstance(own, PrimitiveConstructorSpec):
+            return None
+        return replace(
+            own,
+            instance_from_str=lambda given: None if given == ["None"] else own.instance_from_str(given),
+            is_instance=lambda value: value is None or own.is_instance(value),
+            str_from_instance=lambda value: ["None"] if value is None else own.str_from_instance(value),
+        )
+
+    @registry.primitive_rule
+    def several_whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[tuple[int, ...]] | None:
+        if info.type != tuple[int, ...]:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs="*",
+            metavar="INT [INT ...]",
+            instance_from_str=lambda given: tuple(map(whole_number, given)),
+            is_instance=lambda value: isinstance(value, tuple) and all(type(number) is int for number in value),
+            str_from_instance=lambda value: [str(number) for number in value],
         )
 
     @registry.struct_rule

@@ -171,7 +171,7 @@ def _say_remarks(runs: Sequence[GridRun], console: Console) -> None:
         used = config.kind.resolve(config, env)
         said |= dict.fromkeys(config.kind.remarks(config, used, FRAMES_A_STEP))
     for sentence in said:
-        console.print(sentence, highlight=False, soft_wrap=True)
+        console.print(sentence, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def _film_first_seeds(runs: Sequence[Run], device: DeviceName, console: Console) -> None:

@@ -280,7 +280,7 @@ def _look_before(runs: Sequence[Run], *, keep_frames: bool, console: Console) ->
         env, used = resolve(run.config, directory)
         frame_skip = make_environments(env, SeedSequence(0)).frame_skip
         for sentence in run.config.kind.remarks(run.config, used, frame_skip, begun=directory.exists):
-            console.print(sentence, highlight=False, soft_wrap=True)
+            console.print(sentence, highlight=False, soft_wrap=not console.is_terminal)
     for run in {run.config.env: run for run in runs}.values() if keep_frames else ():
         picture_to_keep(run.config)
 

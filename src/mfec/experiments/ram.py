@@ -73,13 +73,13 @@ def refuse_what_cannot_fit(
             f"a smaller {own.option} or fewer --total-frames, or --ignore-memory-limit to start all the same"
         )
     said = f"{own.what}: {own.rows} can grow to {full}, at most {now} of it in this run; this machine has {ram}"
-    console.print(said, highlight=False, soft_wrap=True)
+    console.print(said, highlight=False, soft_wrap=not console.is_terminal)
     if own.on_device:
         needed, free = own.on_device + DEVICE_SCRATCH, free_on_device() if free is None else free
         said = f"GPU: states need up to {show_bytes(needed)} in this run, {show_bytes(free)} are free"
         if needed > free and not ignore:
             raise TooLarge(f"{said}: choose a smaller {own.option}, or --ignore-memory-limit")
-        console.print(said, highlight=False, soft_wrap=True)
+        console.print(said, highlight=False, soft_wrap=not console.is_terminal)
 
 
 @cache

@@ -159,7 +159,7 @@ def _begin(
             train_own_vaes([(used, directory)], device=used.agent.device, resume=resume, console=console)
         agent = kind.make(env, used, out=directory.path, device=device)
     for sentence in kind.remarks(config, used, agent.frame_skip, begun=begun):
-        console.print(sentence, highlight=False, soft_wrap=True)
+        console.print(sentence, highlight=False, soft_wrap=not console.is_terminal)
     if goes_on:
         _go_on(agent, used, directory, console)
     else:
