@@ -29,10 +29,11 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 # Run word by word in tests/algorithms/test_extending.py, which installs the package that they need.
 ELSEWHERE = {"docs/extending.md"}
 PROGRAMS = ("mfec", "make", "pip", "python", ".venv/bin/pytest")
-FRAMES = 3000  # of a run
+FRAMES = 3000  # of a run: random games of Q*bert end after 1,400
+FRAMES_OF_NETWORKS = 400  # a step of a small DQN on pictures takes 50 ms
 SMALL = {
     "--total-frames": FRAMES, "--evaluate-every": FRAMES, "--evaluate-games": 2, "--n-envs": 2, "--episodes": 2,
-    "--scale": 0.0001, "--frames": 400, "--vae-frames": 400, "--vae-steps": 3, "--steps": 3, "--jobs": 2,
+    "--frames": 400, "--vae-frames": 400, "--vae-steps": 3, "--steps": 3, "--jobs": 2,
     "--seconds": 2,
 }  # fmt: skip
 ONLY_READ = ("play", "--launcher", "--ray-address")  # a window, a cluster
@@ -46,9 +47,9 @@ def name_of(page: Path) -> str:
 def commands_of(text: str) -> list[list[str]]:
     """The commands in the indented blocks of a page, as arguments; a line that ends in a backslash goes on."""
     text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S).replace("\\\n", " ")
-    lines = re.findall(r"^    (\S.*)$", text, flags=re.M)
+    lines = [line for line in re.findall(r"^    (\S.*)$", text, flags=re.M) if line.split()[0] in PROGRAMS]
     found = [shlex.split(part, comments=True) for line in lines for part in line.split(" && ")]
-    return [arguments for arguments in found if arguments and arguments[0] in PROGRAMS]
+    return [arguments for arguments in found if arguments[0] in PROGRAMS]
 
 
 def blocks_of(text: str) -> list[str]:
@@ -58,40 +59,50 @@ def blocks_of(text: str) -> list[str]:
 
 def small(arguments: Sequence[str]) -> list[str]:
     """The arguments of a command of ours with its budgets cut, and without the GPU."""
+    if arguments[:2] == ["mfec", "reproduce"] and "--dry-run" not in arguments:  # its runs alone, and they are many
+        out = arguments[arguments.index("--out") + 1]
+        few = "--games qbert --algorithms mfec --embeddings random_projection --seeds 2 --no-video".split()
+        return [*arguments[:3], *few, "--total-frames", str(FRAMES), "--out", out]
     kept: list[str] = []
     words = iter(arguments)
     for word in words:
         if word in SMALL:
-            kept += [word, str(min(SMALL[word], float(next(words).replace("_", "")))).removesuffix(".0")]
+            most = FRAMES_OF_NETWORKS if word == "--total-frames" and _has_networks(arguments) else SMALL[word]
+            kept += [word, str(min(most, float(next(words).replace("_", "")))).removesuffix(".0")]
         elif word == "--device":
             next(words)
         else:
             kept.append(word)
-    del_after = [i for i, word in enumerate(kept) if word in ("--seeds", "--games", "--algorithms")]
-    for i in reversed(del_after):  # of a list of values the first two
-        end = next((j for j in range(i + 1, len(kept)) if kept[j].startswith("--")), len(kept))
-        kept[i + 3 : end] = []
+    if "--seeds" in kept:  # the first two
+        begin = kept.index("--seeds") + 1
+        end = next((at for at in range(begin, len(kept)) if kept[at].startswith("--")), len(kept))
+        kept[begin + 2 : end] = []
     return [*kept, *defaults_for(kept)]
 
 
 def defaults_for(kept: Sequence[str]) -> list[str]:
     """What a command needs beside what the page gives, to be small."""
     own: dict[tuple[str, ...], dict[str, str]] = {
-        ("mfec", "train"): {"--total-frames": str(FRAMES), "--no-video": ""},
+        ("mfec", "train"): {
+            "--total-frames": str(FRAMES_OF_NETWORKS if _has_networks(kept) else FRAMES), "--no-video": "",
+        },
         ("mfec", "vae", "train"): {"--frames": "400", "--steps": "3"},
         ("mfec", "vae", "show"): {"--frames": "400"},
-        ("mfec", "reproduce"): {"--total-frames": str(FRAMES), "--games": "qbert", "--algorithms": "mfec"},
         ("mfec", "check"): {"--seconds": "2"},
-    }
+    }  # fmt: skip
     added: list[str] = []
     for beginning, options in own.items():
-        if tuple(kept[: len(beginning)]) == beginning and "--help" not in kept and "--dry-run" not in kept:
+        if tuple(kept[: len(beginning)]) == beginning and "--help" not in kept:
             for option, value in options.items():
-                if option not in kept and not ("--scale" in kept and option == "--total-frames"):
+                if option not in kept:
                     added += [option, value] if value else [option]
     if "vae" in kept and "--embedding" in kept and "--vae" not in kept:
         added += ["--vae-frames", "400", "--vae-steps", "3"]
     return added
+
+
+def _has_networks(arguments: Sequence[str]) -> bool:
+    return any(word in arguments for word in ("dqn", "prioritised_dqn", "a2c"))
 
 
 def follow(arguments: list[str]) -> None:

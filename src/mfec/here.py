@@ -12,7 +12,7 @@ from mfec.errors import MfecError
 _GIVEN: dict[str, Any] = {}
 
 
-class NotHere(MfecError):
+class NotHere(MfecError, AttributeError):
     """An object that another program had."""
 
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
         return _GIVEN[name]
     if name.startswith("__"):
         raise AttributeError(name)
-    raise NotHere(  # and no AttributeError, which would be taken for a slip of the pen
+    raise NotHere(
         f"the embedding {name} of this run is an object of the program that trained it: give it from Python, as in "
         f"mfec.evaluate(directory, embedding=...) or mfec.train(..., resume=True), or put it into a module and train "
         f"with --embedding module:{name}"

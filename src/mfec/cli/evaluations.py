@@ -102,4 +102,4 @@ def _games(evaluation: Evaluation) -> str:
     if evaluation.starts == "sampled":
         return f"games: {len(evaluation.scores)}"
     which = "all thirty starts" if evaluation.starts == "all" else "thirty starts that training never has"
-    return f"{which}, {'its exact mean' if evaluation.exact else 'a sample'}"
+    return f"{which}, once each: {'the exact score' if evaluation.exact else 'a sample'}"

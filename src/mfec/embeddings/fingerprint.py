@@ -45,12 +45,12 @@ def _noise(rng: np.random.Generator, shape: tuple[int, ...], number: int) -> NDA
 def fingerprint(embedding: Embedding, space: spaces.Box | spaces.Discrete[Any]) -> dict[str, NDArray[Any]]:
     """What a checkpoint keeps of an embedding that it cannot hold: observations and their states."""
     probes = probes_of(space)
-    return {"observations": probes, "states": embedding(probes)}
+    return {"observations": probes, "states": np.asarray(embedding(probes))}
 
 
 def mismatch(embedding: Embedding, kept: dict[str, NDArray[Any]]) -> str:
     """How far an embedding is from the one whose fingerprint was kept, in words; empty where it is the same one."""
-    saved, states = kept["states"], embedding(kept["observations"])
+    saved, states = kept["states"], np.asarray(embedding(kept["observations"]))
     if states.shape != saved.shape:
         return f"its states have {saved.shape[-1]} numbers, not {states.shape[-1]}"
     return differ(states, saved)

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from mfec.embeddings.encoder import EmbeddingError, instance_of
+from mfec.errors import MfecError
 
 
 @cache  # so that a network's weights are read once in a process
@@ -24,13 +25,16 @@ def import_embedding(name: str) -> Any:
         raise EmbeddingError(f"the embedding {name!r} lies in Python's standard library; name a module of your own")
     found = _import(module, name)
     for part in place.split("."):
-        if not hasattr(found, part):
+        try:
+            found = getattr(found, part)
+        except MfecError:  # it says itself what to do
+            raise
+        except AttributeError:
             near = difflib.get_close_matches(part, [own for own in dir(found) if not own.startswith("_")], n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise EmbeddingError(
                 f"{getattr(found, '__name__', module)} has no {part!r} for the embedding {name!r}{hint}"
-            )
-        found = getattr(found, part)
+            ) from None
     if isinstance(found, type) and not hasattr(found, "make"):
         return instance_of(found)
     return found

@@ -19,8 +19,9 @@ from mfec.command_line import arguments_of
 from mfec.config import EnvConfig
 from mfec.embeddings import resolve_embedding
 from mfec.envs import make_env
+from mfec.envs.crashes import EnvironmentCrash, TheirCode
 from mfec.experiments.check.determinism import determinism_of
-from mfec.experiments.check.faults import Problem, own_lines, problem_of, problems_of_warnings
+from mfec.experiments.check.faults import Problem, problem_of, problems_of_warnings
 from mfec.experiments.check.learning import FRAMES, learn, memory_of
 from mfec.experiments.check.measured import (
     Spaces,
@@ -136,11 +137,10 @@ class _Checking:
     def check(self) -> Check:
         """All of it, or as much as the environment takes."""
         try:
-            player = Player(self.make, self.games_seed)
-        except Exception as error:  # an environment may raise anything
-            if not own_lines(error):
-                raise  # a sentence of ours, such as that of an unknown name
-            return Check(self.name, None, problems=(problem_of(error, "when it is made"),))
+            with TheirCode(self.name):  # it lets sentences of ours pass, such as that of an unknown name
+                player = Player(self.make, self.games_seed)
+        except EnvironmentCrash as crash:
+            return Check(self.name, None, problems=(problem_of(crash, "when it is made"),))
         run = self.run
         embedding, dim = resolve_embedding("auto", player.envs.observation_space, run.agent.dim)
         spaces = spaces_of(player, embedding, dim)

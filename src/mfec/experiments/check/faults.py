@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import traceback
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-import mfec
+from mfec.envs.crashes import EnvironmentCrash, their_traceback
 from mfec.envs.environments import Step
 from mfec.envs.spaces import fits, misfit
 from mfec.errors import MfecError
@@ -94,18 +90,10 @@ def problem_of(error: Exception, when: str) -> Problem:
     """What an exception in the middle of play means; when: `in step 3 of game 1`."""
     if isinstance(error, BadData):
         return Problem(f"the environment returned {error}, {when}", stops=True)
-    own = own_lines(error)
+    if isinstance(error, EnvironmentCrash):
+        return Problem(f"{error}, {when}", stops=True, traceback=their_traceback(error))
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    what = "raised an error" if own else "returned what cannot be taken"
-    return Problem(f"the environment {what} {when}: {said}", stops=True, traceback=own)
-
-
-def own_lines(error: BaseException) -> str:
-    """The traceback of an error from the first line of somebody's environment on; empty if it is none of theirs."""
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None and _calls_environments(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    return "" if trace is None else "".join(traceback.format_exception(type(error), error, trace, chain=False))
+    return Problem(f"the environment returned what cannot be taken {when}: {said}", stops=True)
 
 
 def problems_of_warnings(caught: Iterable[warnings.WarningMessage]) -> list[Problem]:
@@ -114,16 +102,6 @@ def problems_of_warnings(caught: Iterable[warnings.WarningMessage]) -> list[Prob
     said = [COLOURS.sub("", str(each.message)) for each in caught if issubclass(each.category, kinds)]
     sentences = dict.fromkeys(each.removeprefix("WARN: ") for each in said)
     return [Problem(f"a warning: {sentence}", stops=False) for sentence in list(sentences)[:MOST_WARNINGS]]
-
-
-def _calls_environments(file: str) -> bool:
-    """Whether a file is of those that make and call environments, and none itself."""
-    if "importlib" in file:
-        return True
-    path, own = Path(file), Path(gymnasium.__file__).parent
-    if path.is_relative_to(own):
-        return not path.is_relative_to(own / "envs") or path.name == "registration.py"
-    return path.is_relative_to(Path(mfec.__file__).parent)
 
 
 def _whole_range(space: spaces.Box) -> bool:
