@@ -37,7 +37,11 @@ SMALL = {
     "--seconds": 2,
 }  # fmt: skip
 ONLY_READ = ("play", "--launcher", "--ray-address")  # a window, a cluster
-NEEDED = ["train qbert --out runs/qbert", "train CartPole-v1 --out runs/cartpole"]  # runs that pages take as there
+NEEDED = [
+    "train qbert --out runs/qbert",
+    "train qbert --seed 1 --out runs/other",
+    "train CartPole-v1 --out runs/cartpole",
+]
 
 
 def name_of(page: Path) -> str:
@@ -57,12 +61,17 @@ def blocks_of(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, flags=re.M | re.S)
 
 
+def files_of(text: str) -> dict[str, str]:
+    """The blocks that a page wants in a file: those after a line that ends with the file's name."""
+    return dict(re.findall(r"`(\w+\.py)`[^\n`]*:\n\n```python\n(.*?)^```$", text, flags=re.M | re.S))
+
+
 def small(arguments: Sequence[str]) -> list[str]:
     """The arguments of a command of ours with its budgets cut, and without the GPU."""
     if arguments[:2] == ["mfec", "reproduce"] and "--dry-run" not in arguments:  # its runs alone, and they are many
         out = arguments[arguments.index("--out") + 1]
-        few = "--games qbert --algorithms mfec --embeddings random_projection --seeds 2 --no-video".split()
-        return [*arguments[:3], *few, "--total-frames", str(FRAMES), "--out", out]
+        few = "--games qbert --algorithms mfec --embeddings random_projection --seeds 2 --no-video --total-frames"
+        return [*arguments[:3], *few.split(" "), str(FRAMES), "--out", out]
     kept: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -168,11 +177,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_commands_of_a_page_work(page: Path, folder: Path):
-    commands = [] if name_of(page) in ELSEWHERE else commands_of(page.read_text("utf-8"))
+    whole = page.read_text("utf-8")
+    commands = [] if name_of(page) in ELSEWHERE else commands_of(whole)
+    for name, source in files_of(whole).items():
+        (folder / name).write_text(source)
     text = " ".join(map(" ".join, commands))
-    for needed in NEEDED:
-        if needed.rpartition(" ")[2] in text and f"mfec {needed}" not in text:
-            follow(["mfec", *needed.split()])
+    for run in NEEDED:
+        if run.rpartition(" ")[2] in text and f"mfec {run}" not in text:
+            follow(["mfec", *run.split()])
     for arguments in commands:
         follow(arguments)
 
@@ -185,7 +197,11 @@ def test_the_python_of_a_page_works(page: Path, folder: Path):
     if name_of(page) in ELSEWHERE:
         return
     names: dict[str, Any] = {"__name__": "page"}
-    for block in blocks_of(page.read_text("utf-8")):
+    blocks = blocks_of(page.read_text("utf-8"))
+    for run in NEEDED:
+        if f"{run.rpartition(' ')[2]}/checkpoint" in "".join(blocks):
+            follow(["mfec", *run.split()])
+    for block in blocks:
         block = re.sub(r"(total_frames=|learn\()[\d_]+", rf"\g<1>{FRAMES}", block)
         block = re.sub(r"(evaluate_every=)[\d_]+", rf"\g<1>{FRAMES}", block)
         block = block.replace(', device="cuda"', "")
