@@ -154,6 +154,27 @@ def test_episodes_cut_off_by_a_time_limit_can_end_in_the_value_of_their_last_sta
     assert len(skipped.memory) == 0, "nothing was known of the state in which it was cut off"
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_known_state_that_was_cut_off_in_is_not_worth_what_its_neighbours_promise(seed):
+    """Opening pays at the end of a corridor alone. Were it believed elsewhere, an agent would stand there for good."""
+
+    class Corridor(gymnasium.Env):
+        observation_space, action_space = spaces.MultiBinary(8), spaces.MultiDiscrete([3, 2])
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.at = 0
+            return np.eye(8, dtype=np.int8)[0], {}
+
+        def step(self, action):
+            self.at = min(max(self.at + action[0] - 1, 0), 7)
+            opened = self.at == 7 and action[1] == 1
+            return np.eye(8, dtype=np.int8)[self.at], float(opened), bool(opened), False, {}
+
+    agent = MFEC(TimeLimit(Corridor(), 40), gamma=0.99, capacity=1000, seed=seed).learn(6000)
+    assert np.mean(agent.scores) == 1.0
+
+
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_the_reset_step_of_other_vector_environments_is_not_experience(mode):
     recorders = [Recorder(Walk(length=5)) for _ in range(3)]
