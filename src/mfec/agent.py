@@ -235,8 +235,8 @@ class MFEC:
         if self._truncated != "bootstrap":
             return 0.0 if self._truncated == "write" else None
         estimate = self.memory.estimate(self._embed(cut_off), array_keys(cut_off), mark_used=False)
-        # Neighbours of a state that is known can promise more than it ever paid; written, that would be believed for good.
-        # A corridor with a door at its end was learned by all of five seeds instead of one, MiniGrid-Empty by three.
+        # Neighbours of a known state can promise more than it ever paid; written, that would be believed for good. A
+        # corridor with a door at its end was learned by all of five seeds instead of one, MiniGrid-Empty by three.
         known = estimate.values[estimate.exact if estimate.exact.any() else np.isfinite(estimate.values)]
         room = LARGEST - episode.magnitude
         return float(np.clip(known.max(), -room, room)) if len(known) else None
