@@ -36,7 +36,7 @@ def main() -> None:
         means = {method: mean(own[method]) for method in METHODS if own[method]}
         best = max(means.values())
         cells = [
-            f"**{cell(own[method])}**" if means.get(method) == best and best > means["random"] else cell(own[method])
+            f"**{cell(own[method])}**" if means.get(method) == best and best > means.get("random", -float("inf")) else cell(own[method])
             for method in METHODS
         ]
         print(f"| {env.replace('*', chr(92) + '*')} | {' | '.join(cells)} | {verdicts.get(env, '-')} |")
