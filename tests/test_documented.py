@@ -30,7 +30,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 ELSEWHERE = {"docs/extending.md"}
 PROGRAMS = ("mfec", "make", "pip", "python", ".venv/bin/pytest")
 FRAMES = 3000  # of a run: random games of Q*bert end after 1,400
-FRAMES_OF_NETWORKS = 400  # a step of a small DQN on pictures takes 50 ms
+FRAMES_OF_NETWORKS = 2000  # the same, and a step of a small DQN on pictures takes 20 ms
 SMALL = {
     "--total-frames": FRAMES, "--evaluate-every": FRAMES, "--evaluate-games": 2, "--n-envs": 2, "--episodes": 2,
     "--frames": 400, "--vae-frames": 400, "--vae-steps": 3, "--steps": 3, "--jobs": 2,
