@@ -30,7 +30,6 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 ELSEWHERE = {"docs/extending.md"}
 PROGRAMS = ("mfec", "make", "pip", "python", ".venv/bin/pytest")
 FRAMES = 3000  # of a run: random games of Q*bert end after 1,400
-FRAMES_OF_NETWORKS = 2000  # the same, and a step of a small DQN on pictures takes 20 ms
 SMALL = {
     "--total-frames": FRAMES, "--evaluate-every": FRAMES, "--evaluate-games": 2, "--n-envs": 2, "--episodes": 2,
     "--frames": 400, "--vae-frames": 400, "--vae-steps": 3, "--steps": 3, "--jobs": 2,
@@ -76,8 +75,7 @@ def small(arguments: Sequence[str]) -> list[str]:
     words = iter(arguments)
     for word in words:
         if word in SMALL:
-            most = FRAMES_OF_NETWORKS if word == "--total-frames" and _has_networks(arguments) else SMALL[word]
-            kept += [word, str(min(most, float(next(words).replace("_", "")))).removesuffix(".0")]
+            kept += [word, str(min(SMALL[word], float(next(words).replace("_", "")))).removesuffix(".0")]
         elif word == "--device":
             next(words)
         else:
@@ -92,9 +90,7 @@ def small(arguments: Sequence[str]) -> list[str]:
 def defaults_for(kept: Sequence[str]) -> list[str]:
     """What a command needs beside what the page gives, to be small."""
     own: dict[tuple[str, ...], dict[str, str]] = {
-        ("mfec", "train"): {
-            "--total-frames": str(FRAMES_OF_NETWORKS if _has_networks(kept) else FRAMES), "--no-video": "",
-        },
+        ("mfec", "train"): {"--total-frames": str(FRAMES), "--no-video": ""},
         ("mfec", "vae", "train"): {"--frames": "400", "--steps": "3"},
         ("mfec", "vae", "show"): {"--frames": "400"},
         ("mfec", "check"): {"--seconds": "2"},
@@ -108,10 +104,6 @@ def defaults_for(kept: Sequence[str]) -> list[str]:
     if "vae" in kept and "--embedding" in kept and "--vae" not in kept:
         added += ["--vae-frames", "400", "--vae-steps", "3"]
     return added
-
-
-def _has_networks(arguments: Sequence[str]) -> bool:
-    return any(word in arguments for word in ("dqn", "prioritised_dqn", "a2c"))
 
 
 def follow(arguments: list[str]) -> None:
