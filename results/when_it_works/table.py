@@ -35,10 +35,8 @@ def main() -> None:
     for env, own in scores.items():
         means = {method: mean(own[method]) for method in METHODS if own[method]}
         best = max(means.values())
-        cells = [
-            f"**{cell(own[method])}**" if means.get(method) == best and best > means.get("random", -float("inf")) else cell(own[method])
-            for method in METHODS
-        ]
+        won = {method for method in METHODS if means.get(method) == best and best > means.get("random", best - 1.0)}
+        cells = [f"**{cell(own[method])}**" if method in won else cell(own[method]) for method in METHODS]
         print(f"| {env.replace('*', chr(92) + '*')} | {' | '.join(cells)} | {verdicts.get(env, '-')} |")
 
 

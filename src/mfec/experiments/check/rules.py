@@ -27,8 +27,8 @@ OFTEN_BY_CHANCE = 0.1
 # Share of the steps met again that led elsewhere though nothing is left to chance: 0.45 in Q*bert and 0.59 in
 # Ms. Pac-Man, where one picture hides motion and the method does well all the same.
 OFTEN_HIDDEN = 0.75
-# Share of random games with a score above 0. Of MiniGrid-DoorKey-6x6's 4% to 6% succeed, and nothing was learned there in
-# 100,000 steps, nor by DQN (docs/when-it-works.md); FrozenLake's 2% are enough, which the short run shows.
+# Share of random games with a score above 0. Of MiniGrid-DoorKey-6x6's 4% to 6% succeed, and little was learned there
+# in 100,000 steps, by whatever method (docs/when-it-works.md); FrozenLake's 2% are enough, which the short run shows.
 SELDOM = 0.1
 SPARSE = 0.01  # share of steps with a reward
 # Steps of a game, from which on a discount is proposed; so it is where rewards are sparse. In FrozenLake without
