@@ -11,6 +11,7 @@ verdict() { # NAME ARGUMENTS...
     verdict "FrozenLake 8x8, not slippery" FrozenLake8x8-v1 --env-kwargs is_slippery=false
     verdict "FrozenLake 8x8, slippery" FrozenLake8x8-v1
     verdict Taxi Taxi-v4
+    verdict CliffWalking CliffWalking-v1 --env-kwargs max_episode_steps=200
     verdict Blackjack Blackjack-v1
     verdict CartPole CartPole-v1
     verdict Acrobot Acrobot-v1

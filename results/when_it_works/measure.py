@@ -1,4 +1,4 @@
-"""Twelve environments, MFEC with two recipes beside Stable-Baselines3's DQN and PPO, at equal steps: `scores.csv`.
+"""Twelve environments and Q*bert, MFEC with two recipes beside Stable-Baselines3's DQN and PPO, at equal steps: `scores.csv`.
 
     python results/when_it_works/measure.py [--envs NAME ...] [--methods NAME ...] [--seeds N ...]
 
@@ -62,6 +62,7 @@ ENVS: dict[str, Callable[[], gymnasium.Env[Any, Any]]] = {
     "FrozenLake 8x8, not slippery": lambda: gymnasium.make("FrozenLake8x8-v1", is_slippery=False),
     "FrozenLake 8x8, slippery": lambda: gymnasium.make("FrozenLake8x8-v1"),
     "Taxi": lambda: gymnasium.make("Taxi-v4"),
+    "CliffWalking": lambda: gymnasium.make("CliffWalking-v1", max_episode_steps=200),
     "Blackjack": lambda: gymnasium.wrappers.FlattenObservation(gymnasium.make("Blackjack-v1")),
     "CartPole": lambda: gymnasium.make("CartPole-v1"),
     "Acrobot": lambda: gymnasium.make("Acrobot-v1"),
