@@ -1,4 +1,4 @@
-"""Twelve environments and Q*bert, MFEC with two recipes beside Stable-Baselines3's DQN and PPO, at equal steps: `scores.csv`.
+"""MFEC with two recipes beside DQN and PPO of Stable-Baselines3, at equal steps: `scores.csv`.
 
     python results/when_it_works/measure.py [--envs NAME ...] [--methods NAME ...] [--seeds N ...]
 
