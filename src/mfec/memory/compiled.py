@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from mfec.compiling import njit
 from mfec.memory.identities import add_slot, find_slot, remove_slot
 
-DELTA = 1e-3  # of Neural Episodic Control (Pritzel et al., 2017): keeps a neighbour at distance 0 from deciding alone
-
 
 class Experience(NamedTuple):
     """Steps to write, in order."""
@@ -22,19 +20,35 @@ class Experience(NamedTuple):
     origins: NDArray[np.int32]  # (n, 2)
 
 
-@njit()
-def replaces_value(ret, value, keep_highest):
-    """Eq. 1 for a known state and action: Q(s, a) <- max(Q(s, a), R); or R alone, as in the paper's footnote."""
-    return ret > value or not keep_highest
+class Rule(NamedTuple):
+    """What a return does to the value of a known state and action."""
+
+    update: int  # a position in UPDATES
+    alpha: float  # of `step`
 
 
 @njit()
-def mean_of_neighbours(values, slots, squared, kernel):
+def replaces_value(ret, value, rule):
+    """Eq. 1 for a known state and action: Q(s, a) <- max(Q(s, a), R); the other rules heed every return."""
+    return ret > value or rule.update != 0
+
+
+@njit()
+def new_value(ret, value, rule):
+    """R itself (Eq. 1, and the paper's footnote); or Q(s, a) + alpha (R - Q(s, a)), as Neural Episodic Control has it.
+
+    The footnote is not alpha = 1: that would turn a return of -0.0 into 0.0.
+    """
+    return value + rule.alpha * (np.float64(ret) - value) if rule.update == 2 else np.float64(ret)
+
+
+@njit()
+def mean_of_neighbours(values, slots, squared, kernel, delta):
     """Eq. 2 for a new state: the mean of its neighbours' values, weighted by `kernel`; and how many there are."""
     total, whole, found = 0.0, 0.0, 0
     for i in range(len(slots)):
         if slots[i] >= 0:
-            own = weight(squared[i], kernel)
+            own = weight(squared[i], kernel, delta)
             total += own * values[slots[i]]
             whole += own
             found += 1
@@ -42,7 +56,7 @@ def mean_of_neighbours(values, slots, squared, kernel):
 
 
 @njit()
-def average(stored, matches, neighbours, squared, few, kernel, values):
+def average(stored, matches, neighbours, squared, few, kernel, delta, values):
     """Write values (Eq. 2): those of exact matches, and means of neighbours elsewhere.
 
     `few` is a position in FEW_NEIGHBOURS, `kernel` one in KERNELS.
@@ -53,7 +67,8 @@ def average(stored, matches, neighbours, squared, few, kernel, values):
             if matches[row, action] >= 0:
                 values[row, action] = stored[action, matches[row, action]]
                 continue
-            mean, found = mean_of_neighbours(stored[action], neighbours[row, action], squared[row, action], kernel)
+            near, apart = neighbours[row, action], squared[row, action]
+            mean, found = mean_of_neighbours(stored[action], near, apart, kernel, delta)
             if has_mean(found, k, few):
                 values[row, action] = mean
             else:
@@ -61,17 +76,20 @@ def average(stored, matches, neighbours, squared, few, kernel, values):
 
 
 @njit()
-def weight(squared, kernel):
-    """The weight of a neighbour at this squared distance, not normalised; `kernel` is a position in KERNELS."""
-    return 1.0 if kernel == 0 else 1.0 / (squared + DELTA)
+def weight(squared, kernel, delta):
+    """The weight of a neighbour at this squared distance, not normalised; `kernel` is a position in KERNELS.
+
+    delta: keeps a neighbour at distance 0 from deciding alone.
+    """
+    return 1.0 if kernel == 0 else 1.0 / (squared + delta)
 
 
 @njit()
-def normalised_weights(squared, kernel):
+def normalised_weights(squared, kernel, delta):
     """The weights of all neighbours behind one value, float64 (m,), which sum to 1."""
     weights = np.empty(len(squared))
     for i in range(len(squared)):
-        weights[i] = weight(squared[i], kernel)
+        weights[i] = weight(squared[i], kernel, delta)
     return weights / weights.sum()
 
 
@@ -105,10 +123,10 @@ def count_matches(matched, matches):
 
 
 @njit()
-def write_rows(batch, row, keep_highest, buffers, buckets, queue, queued, tick, next_entry_id, slots):
+def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_entry_id, slots):
     """Write the rows of a batch from `row` on. Returns the row that needs a longer eviction queue, or their number.
 
-    batch: `Experience`; buffers: `BufferArrays`; slots: the slot of each row that became a new entry, else -1.
+    batch: `Experience`; rule: `Rule`; buffers: `BufferArrays`; slots: the slot of each row that became a new entry, else -1.
     """
     for before in range(row):
         if slots[before] >= 0:
@@ -118,8 +136,8 @@ def write_rows(batch, row, keep_highest, buffers, buckets, queue, queued, tick, 
         keys = buffers.keys[action]
         slot = find_slot(buckets[action], keys, batch.keys[row])
         if slot >= 0:
-            if replaces_value(ret, buffers.values[action, slot], keep_highest):
-                buffers.values[action, slot] = ret
+            if replaces_value(ret, buffers.values[action, slot], rule):
+                buffers.values[action, slot] = new_value(ret, np.float64(buffers.values[action, slot]), rule)
                 buffers.origins[action, slot] = batch.origins[row]
             slots[row] = -1
         else:

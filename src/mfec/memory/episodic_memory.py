@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from mfec.memory.compiled import (
     count_matches,
     enter_all,
     has_mean,
+    Rule,
     normalised_weights,
     set_ticks,
     write_rows,
@@ -36,8 +37,15 @@ from mfec.memory.neighbours import index_bytes_per_entry, make_index
 if TYPE_CHECKING:
     import pandas
 
-FEW_NEIGHBOURS, KERNELS = get_args(FewNeighbours), get_args(Kernel)
-SETTINGS = {"n_actions", "dim", "capacity", "index", "k", "kernel", "recall", "eviction", "update", "few_neighbours"}
+AnyUpdate = Literal[Update, "step"]
+
+FEW_NEIGHBOURS, KERNELS, UPDATES = get_args(FewNeighbours), get_args(Kernel), get_args(AnyUpdate)
+DELTA, ALPHA = 1e-3, 0.1  # of Neural Episodic Control (Pritzel et al., 2017); it gives no alpha, others have 0.1
+SMALLEST_DELTA = 1e-30  # so that no weighted sum of float32 numbers overflows
+SETTINGS = {
+    "n_actions", "dim", "capacity", "index", "k", "kernel", "delta", "recall", "eviction", "update", "alpha",
+    "few_neighbours", "exact_matches",
+}  # fmt: skip
 
 
 class EpisodicMemory:
@@ -49,7 +57,8 @@ class EpisodicMemory:
         capacity: entries in each buffer; the paper has one million on Atari.
         k: neighbours in an estimate; the paper has 11 on Atari and 50 on Labyrinth.
         kernel: the weights of neighbours in an estimate: all equal, a `mean` (Eq. 2), or the `inverse` of the squared
-            distance, 1 / (d^2 + 0.001), the kernel of Neural Episodic Control (Pritzel et al., 2017).
+            distance, 1 / (d^2 + delta), the kernel of Neural Episodic Control (Pritzel et al., 2017).
+        delta: of the kernel `inverse`; a neighbour at distance 0 has the weight 1 / delta.
         index: how neighbours are searched: `exact`, `cells` (approximate, for large buffers), `cuda` (exact, on a
             device), `none` (exact matches only), or `auto`: cuda on the device `cuda`; else exact while it is the
             faster one on this machine, then cells.
@@ -57,10 +66,13 @@ class EpisodicMemory:
         recall: share of the true neighbours that an approximate index is set to find.
         eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
             least recently `used` (section 4): written, matched, or a neighbour in an estimate.
-        update: `max` keeps the highest return (Eq. 1), `replace` the latest (the paper's footnote).
+        update: what becomes of the value of a known state and action: `max` keeps the highest return (Eq. 1),
+            `replace` the latest (the paper's footnote), `step` moves it by `alpha` of the way to the latest.
+        alpha: of `update="step"`, above 0 and at most 1.
         few_neighbours: the estimate of a new state from a buffer of fewer than k entries: `infinity` (try the
             action), the `mean` (as `kernel` takes it) of what is there, or `zero`. An action without any entry is
             tried, except under `zero`.
+        exact_matches: whether the estimate of a known state is its stored value; if not, that of its neighbours.
 
     >>> memory = EpisodicMemory(n_actions=2, dim=1, capacity=10, k=1)
     >>> memory.write([[0.0], [1.0]], actions=[0, 1], returns=[3.0, 5.0])
@@ -76,12 +88,15 @@ class EpisodicMemory:
         capacity: int = AgentConfig.capacity,
         k: int = AgentConfig.k,
         kernel: Kernel = AgentConfig.kernel,
+        delta: float = DELTA,
         index: IndexName = AgentConfig.index,
         device: DeviceName | Channel = AgentConfig.device,
         recall: float = AgentConfig.recall,
         eviction: Eviction = AgentConfig.eviction,
-        update: Update = AgentConfig.update,
+        update: AnyUpdate = AgentConfig.update,
+        alpha: float = ALPHA,
         few_neighbours: FewNeighbours = AgentConfig.few_neighbours,
+        exact_matches: bool = True,
     ) -> None:
         announce_compiling()
         for name, number in (("n_actions", n_actions), ("dim", dim), ("capacity", capacity), ("k", k)):
@@ -89,22 +104,27 @@ class EpisodicMemory:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
         if not 0.0 < recall <= 1.0:
             raise ValueError(f"recall must lie above 0 and not above 1, not {recall}")
+        if not SMALLEST_DELTA <= delta < np.inf:
+            raise ValueError(f"delta must be a finite number of at least {SMALLEST_DELTA}, not {delta}")
+        if not 0.0 < alpha <= 1.0:
+            raise ValueError(f"alpha must lie above 0 and not above 1, not {alpha}")
         if capacity >= 2**30:
             raise ValueError(f"capacity must be below 2**30 entries per action, not {capacity}")
         for name, given, allowed in (
             ("kernel", kernel, KERNELS),
             ("eviction", eviction, get_args(Eviction)),
-            ("update", update, get_args(Update)),
+            ("update", update, UPDATES),
             ("few_neighbours", few_neighbours, FEW_NEIGHBOURS),
             ("device", device_name(device), get_args(DeviceName)),
         ):
             if given not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {given!r}")
         self.n_actions, self.dim, self.capacity, self.k = int(n_actions), int(dim), int(capacity), int(k)
-        self.recall = float(recall)
+        self.recall, self.delta, self.alpha = float(recall), float(delta), float(alpha)
+        self.exact_matches = bool(exact_matches)
         self.kernel: Kernel = kernel
         self.eviction: Eviction = eviction
-        self.update: Update = update
+        self.update: AnyUpdate = update
         self.few_neighbours: FewNeighbours = few_neighbours
 
         self.buffers = Buffers(self.n_actions, self.capacity)
@@ -133,7 +153,7 @@ class EpisodicMemory:
     def estimate(self, states: ArrayLike, identities: Identities | None = None, *, mark_used: bool = True) -> Estimates:
         """The value of every action in every state (Eq. 2).
 
-        An exact match has its stored value. Any other state has the mean of its k nearest neighbours in the action's
+        An exact match has its stored value, unless `exact_matches` is off. Any other state has the mean of its k nearest neighbours in the action's
         buffer, weighted as `kernel` says. `mark_used=False` leaves no trace: it changes neither the eviction order, nor
         the measured recall, nor the index.
 
@@ -141,17 +161,38 @@ class EpisodicMemory:
         states' own bytes.
         """
         batch, keys = self._check(states, identities)
-        matches = self._table.find(keys)
+        matches = self._matches(keys)
         exact = matches >= 0
         found = self._index.search(batch, ~exact, self.k, learning=mark_used)
         values = np.empty(exact.shape, np.float32)
         average(self.buffers.values, matches, found.slots, found.squared, *self._averaging, values)
         if mark_used:
             count_matches(self.buffers.matched, matches)
-            if self.eviction == "used":
-                set_ticks(self.buffers.ticks, self._tick, matches, found.slots)
-                self._tick += len(batch)
+            self._mark_used(matches, found.slots)
         return Estimates(found.states, values, exact)
+
+    def nearest(
+        self, states: ArrayLike, actions: ArrayLike, *, mark_used: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The k nearest entries of each state in the buffer of its own action, nearest first; known states search, too.
+
+        states: float32 (n, dim); actions: int (n,). Returns slots, int64 (n, k), -1 where there are fewer, and squared
+        distances, float64 (n, k), infinity there. `mark_used` marks entries as used now, as `estimate` does; without
+        it nothing changes.
+        """
+        batch = self._check_states(states)
+        taken = self._check_actions(actions, len(batch))
+        rows = np.arange(len(batch))
+        wanted = np.zeros((len(batch), self.n_actions), np.bool_)
+        wanted[rows, taken] = True
+        found = self._index.search(batch, wanted, self.k, learning=mark_used)
+        if mark_used:
+            self._mark_used(np.full(wanted.shape, -1), found.slots)
+        return found.slots[rows, taken], found.squared[rows, taken]
+
+    def at(self, actions: ArrayLike, slots: ArrayLike) -> Entries:
+        """A copy of the entries in these places, int (n,) each; slots are those of `nearest`."""
+        return self._entries(*self._check_places(actions, slots))
 
     def neighbours(self, state: ArrayLike, action: int) -> Neighbours:
         """The nearest entries of one action's buffer, at most k, as they enter the estimate of a new state."""
@@ -170,7 +211,7 @@ class EpisodicMemory:
         batch, keys = self._check(state, identity)
         if len(keys) != 1:
             raise ValueError(f"evidence is about one state, not {len(keys)}")
-        matches = self._table.find(keys)
+        matches = self._matches(keys)
         found = self._index.search(batch, matches < 0, self.k)
         slots, squared = found.slots, found.squared
         values = np.empty(matches.shape, np.float32)
@@ -185,14 +226,23 @@ class EpisodicMemory:
             number = len(behind.values)
             source = self._source(number, exact=match >= 0)
             counts = source in ("exact", "mean", "weighted_mean")
-            weights = normalised_weights(apart[:number], KERNELS.index(self.kernel)) if counts else np.zeros(number)
+            weights = normalised_weights(apart[:number], *self._averaging[1:]) if counts else np.zeros(number)
             evidence.append(Evidence(float(values[0, action]), source, behind, weights))
         return evidence
 
     @property
-    def _averaging(self) -> tuple[int, int]:
-        """`few_neighbours` and `kernel` as compiled functions take them."""
-        return FEW_NEIGHBOURS.index(self.few_neighbours), KERNELS.index(self.kernel)
+    def _averaging(self) -> tuple[int, int, float]:
+        """`few_neighbours`, `kernel` and `delta` as compiled functions take them."""
+        return FEW_NEIGHBOURS.index(self.few_neighbours), KERNELS.index(self.kernel), self.delta
+
+    def _matches(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The slots of states, (n, n_actions), whose stored value is their estimate; -1 elsewhere."""
+        return self._table.find(keys) if self.exact_matches else np.full((len(keys), self.n_actions), -1)
+
+    def _mark_used(self, matches: NDArray[np.int64], neighbours: NDArray[np.int64]) -> None:
+        if self.eviction == "used":
+            set_ticks(self.buffers.ticks, self._tick, matches, neighbours)
+            self._tick += len(matches)
 
     def _source(self, found: int, *, exact: bool) -> Source:
         """What an estimate from so many entries is."""
@@ -217,35 +267,27 @@ class EpisodicMemory:
         identities: Identities | None = None,
         origins: ArrayLike | None = None,
     ) -> None:
-        """Store returns in the order given (Eq. 1): a new state and action is added, a known one keeps the higher.
+        """Store returns in the order given (Eq. 1): a new state and action is added, of a known one the higher stays.
+
+        `update` may be another rule for those that are known.
 
         states: float32 (n, dim); actions: int (n,); returns: float (n,); identities as in `estimate`; origins: int
         (n, 2), the episode and the frame that each return comes from.
         """
         batch, keys = self._check(np.asarray(states), identities)
-        taken = np.asarray(actions)
-        with np.errstate(over="ignore"):
-            values = np.asarray(returns, np.float32)
-        if taken.shape != (len(batch),) or values.shape != (len(batch),):
-            raise ValueError(f"{len(batch)} states need as many actions and returns, one each")
-        if len(taken) and taken.dtype.kind not in "iu":
-            raise ValueError(f"actions must be integers, not {taken.dtype}")
-        wrong = taken[(taken < 0) | (taken >= self.n_actions)]
-        if len(wrong):
-            raise ValueError(f"actions must lie in 0..{self.n_actions - 1}, not {wrong[0]}")
-        taken = taken.astype(np.int64)
-        if not np.isfinite(values).all():
-            raise ValueError("returns must be finite float32 numbers")
+        taken = self._check_actions(actions, len(batch))
+        values = _check_values(returns, len(batch), "returns")
         sources = np.full((len(batch), 2), -1, np.int32) if origins is None else np.asarray(origins, np.int32)
         if sources.shape != (len(batch), 2):
             raise ValueError(f"{len(batch)} states need as many origins, two numbers each, not {sources.shape}")
 
+        rule = Rule(UPDATES.index(self.update), self.alpha)
         experience = Experience(taken, values, keys, sources)
         slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
         row = 0
         while row < len(batch):  # the compiled loop returns early only if the eviction queue runs out
             row = write_rows(
-                experience, row, self.update == "max", self.buffers.arrays, self._table.buckets,
+                experience, row, rule, self.buffers.arrays, self._table.buckets,
                 self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
             )  # fmt: skip
             if row < len(batch):
@@ -254,6 +296,20 @@ class EpisodicMemory:
         added = slots >= 0
         self._next_entry_id += int(added.sum())
         self._index.put(taken[added], slots[added], batch[added])
+
+    def move(self, actions: ArrayLike, slots: ArrayLike, states: ArrayLike, values: ArrayLike) -> None:
+        """Give the entries in these places other states and values; of two for one place the later stays.
+
+        Identities, ids, ticks, origins and counts of matches stay, so that a state is known wherever it has moved.
+
+        actions, slots: int (n,), as `nearest` has them; states: float32 (n, dim); values: float (n,).
+        """
+        taken, places = self._check_places(actions, slots)
+        batch = self._check_states(states, embeds=False)
+        if len(batch) != len(taken):
+            raise ValueError(f"{len(taken)} places need as many states, not {len(batch)}")
+        self.buffers.values[taken, places] = _check_values(values, len(batch), "values")
+        self._index.put(taken, places, batch)
 
     # -- Entries, to look at and to choose from ------------------------------------------------------------------------
 
@@ -419,11 +475,14 @@ class EpisodicMemory:
             "capacity": self.capacity,
             "k": self.k,
             "kernel": self.kernel,
+            "delta": self.delta,
             "index": self.index,
             "recall": self.recall,
             "eviction": self.eviction,
             "update": self.update,
+            "alpha": self.alpha,
             "few_neighbours": self.few_neighbours,
+            "exact_matches": self.exact_matches,
             "tick": self._tick,
             "next_entry_id": self._next_entry_id,
             "index_kind": self._index.name,
@@ -480,17 +539,57 @@ class EpisodicMemory:
         if not 0 <= action < self.n_actions:
             raise ValueError(f"action must lie in 0..{self.n_actions - 1}, not {action}")
 
+    def _check_actions(self, actions: ArrayLike, n: int) -> NDArray[np.int64]:
+        taken = _check_integers(actions, n, "actions")
+        wrong = taken[(taken < 0) | (taken >= self.n_actions)]
+        if len(wrong):
+            raise ValueError(f"actions must lie in 0..{self.n_actions - 1}, not {wrong[0]}")
+        return taken.astype(np.int64)
+
+    def _check_places(self, actions: ArrayLike, slots: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        taken = self._check_actions(actions, np.size(actions))
+        places = _check_integers(slots, len(taken), "slots")
+        empty = np.flatnonzero((places < 0) | (places >= self.buffers.sizes[taken]))
+        if len(empty):
+            action, slot = taken[empty[0]], places[empty[0]]
+            size = self.buffers.sizes[action]
+            raise ValueError(f"there is no entry in slot {slot} of action {action}, whose buffer holds {size}")
+        return taken, places.astype(np.int64)
+
     def _check(self, states: ArrayLike, identities: Identities | None) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        batch = self._check_states(states)
+        keys = array_keys(batch) if identities is None else identity_keys(identities)
+        if len(keys) != len(batch):
+            raise ValueError(f"{len(batch)} states need as many identities, not {len(keys)}")
+        return batch, keys
+
+    def _check_states(self, states: ArrayLike, *, embeds: bool = True) -> NDArray[Any]:
         given = np.asarray(states)
-        if self._index.embeds and given.dtype == np.uint8:
-            return given, array_keys(given) if identities is None else identity_keys(identities)
+        if embeds and self._index.embeds and given.dtype == np.uint8:
+            return given
         with np.errstate(over="ignore"):
             batch = np.ascontiguousarray(states, np.float32)
         if batch.ndim != 2 or batch.shape[1] != self.dim:
             raise ValueError(f"states must have the shape (n, {self.dim}), not {batch.shape}")
         if not np.isfinite(batch).all():
             raise ValueError("states must be finite numbers")
-        keys = array_keys(batch) if identities is None else identity_keys(identities)
-        if len(keys) != len(batch):
-            raise ValueError(f"{len(batch)} states need as many identities, not {len(keys)}")
-        return batch, keys
+        return batch
+
+
+def _check_integers(given: ArrayLike, n: int, what: str) -> NDArray[Any]:
+    numbers = np.asarray(given)
+    if numbers.shape != (n,):
+        raise ValueError(f"{what} must be {n} numbers in a row, not of shape {numbers.shape}")
+    if n and numbers.dtype.kind not in "iu":
+        raise ValueError(f"{what} must be integers, not {numbers.dtype}")
+    return numbers
+
+
+def _check_values(given: ArrayLike, n: int, what: str) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        values = np.asarray(given, np.float32)
+    if values.shape != (n,):
+        raise ValueError(f"{what} must be {n} numbers in a row, not of shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{what} must be finite float32 numbers")
+    return values
