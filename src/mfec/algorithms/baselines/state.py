@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3 import A2C, DQN
 
 from mfec.algorithms.baselines.replay import FrameReplay
-
-Tensors = dict[str, NDArray[Any]]
+from mfec.algorithms.torch_state import (
+    Tensors,
+    module_tensors,
+    optimizer_tensors,
+    restore_module,
+    restore_optimizer,
+)
 
 # Counters of the models, by what they are called there.
 _COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_current_progress_remaining")
@@ -20,7 +24,6 @@ _DQN_COUNTERS = ("_n_calls", "exploration_rate")
 
 def model_state(model: DQN | A2C) -> tuple[dict[str, Any], dict[str, Tensors]]:
     """What JSON takes, and tensors by file."""
-    optimizer = model.policy.optimizer.state_dict()
     counters = _COUNTERS + (_DQN_COUNTERS if isinstance(model, DQN) else ())
     state: dict[str, Any] = {
         "counters": {name: getattr(model, name) for name in counters},
@@ -29,12 +32,8 @@ def model_state(model: DQN | A2C) -> tuple[dict[str, Any], dict[str, Tensors]]:
         "begun": None if model._last_episode_starts is None else np.asarray(model._last_episode_starts).tolist(),
     }
     tensors: dict[str, Tensors] = {
-        "policy": {name: _array(value) for name, value in model.policy.state_dict().items()},
-        "optimizer": {
-            f"{number}.{name}": _array(value)
-            for number, own in optimizer["state"].items()
-            for name, value in own.items()
-        },
+        "policy": module_tensors(model.policy),
+        "optimizer": optimizer_tensors(model.policy.optimizer),
         "random": {"torch": torch.get_rng_state().numpy()},
         "shown": {"observations": np.asarray(model._last_obs)},
     }
@@ -49,22 +48,13 @@ def model_state(model: DQN | A2C) -> tuple[dict[str, Any], dict[str, Tensors]]:
 
 def restore_policy(model: DQN | A2C, tensors: dict[str, Tensors]) -> None:
     """Take over the networks alone: enough to play."""
-    kept = {name: torch.from_numpy(array.copy()) for name, array in tensors["policy"].items()}
-    try:
-        model.policy.load_state_dict(kept)
-    except RuntimeError as error:
-        raise ValueError(f"the networks do not fit: {error}") from None
+    restore_module(model.policy, tensors["policy"])
 
 
 def restore_model(model: DQN | A2C, state: dict[str, Any], tensors: dict[str, Tensors]) -> None:
     """Take over everything that `model_state` gave; the model goes on as if it had never stopped."""
     restore_policy(model, tensors)
-    optimizer = model.policy.optimizer
-    values: dict[int, dict[str, Any]] = {}
-    for key, array in tensors["optimizer"].items():
-        number, _, name = key.partition(".")
-        values.setdefault(int(number), {})[name] = torch.from_numpy(array.copy())
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": values})
+    restore_optimizer(model.policy.optimizer, tensors["optimizer"])
     for name, value in state["counters"].items():
         setattr(model, name, value)
     model._last_obs = tensors["shown"]["observations"].copy()
@@ -77,12 +67,6 @@ def restore_model(model: DQN | A2C, state: dict[str, Any], tensors: dict[str, Te
     torch.set_rng_state(torch.from_numpy(tensors["random"]["torch"].copy()))
     if model.device.type == "cuda" and "cuda" in tensors["random"]:
         torch.cuda.set_rng_state(torch.from_numpy(tensors["random"]["cuda"].copy()), model.device)
-
-
-def _array(value: Any) -> NDArray[Any]:
-    if isinstance(value, torch.Tensor):
-        return np.asarray(value.detach().cpu().numpy())
-    return np.asarray(value)
 
 
 def _numpy_state() -> list[Any]:

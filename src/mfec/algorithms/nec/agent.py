@@ -1,0 +1,294 @@
+"""Neural Episodic Control (Pritzel et al., 2017): an episodic memory whose embedding is learned through the memory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfec.algorithms.nec.dictionary import NeuralDictionary
+from mfec.algorithms.nec.network import KeyNetwork, NetworkEmbedding, shows_pictures
+from mfec.algorithms.nec.replay import Replay
+from mfec.algorithms.nec.settings import NECConfig
+from mfec.algorithms.torch_state import module_tensors, optimizer_tensors, restore_module, restore_optimizer
+from mfec.checkpoint import read_checkpoint
+from mfec.config import DeviceName, EpisodeEnd, FewNeighbours, IndexName, Ties, Truncated
+from mfec.device import Channel, device_name, refuse_missing
+from mfec.episode import Episode
+from mfec.episodic_agent import AnyEnv, EpisodicAgent, complete_agent
+from mfec.games import Decision, Played
+from mfec.interface import CallbackList, Metrics
+from mfec.memory import EpisodicMemory
+from mfec.memory.identities import array_keys
+from mfec.schedule import Linear
+from mfec.threads import n_threads
+
+import torch  # isort: skip  # after the modules above have said what is missing
+
+DECAY, SMALLEST = 0.95, 1e-8  # of RMSProp
+CHANGEABLE = {
+    "gamma", "epsilon", "alpha", "learning_rate", "key_learning_rate", "value_learning_rate", "batch_size",
+    "train_frames", "ties", "episode", "truncated",
+}  # fmt: skip
+"""The settings that `NEC.load` can change; with another of the rest, what is remembered would not fit."""
+
+
+class NEC(EpisodicAgent):
+    """Neural Episodic Control.
+
+    A network makes keys of observations. For each action a dictionary says what was worth how much: a value is the mean
+    of the p nearest keys' values, the nearer the more. N-step returns are written as soon as they are known, and every
+    16 frames a minibatch from replay moves the network, and the keys and values that were found, towards them.
+
+    Defaults are the paper's where it has them; see `NECConfig` for every setting, and `docs/nec.md` for the choices.
+
+    Args:
+        env: a Gymnasium environment or vector environment, or its name. In the paper Atari games show four frames:
+            `make_atari("qbert", frame_stack=4)`.
+        epsilon: the chance of a random action: a number, or `Linear(1.0, 0.005, frames=50_000)`.
+        seed: makes the run: environment, exploration, ties, network and minibatches. None draws one.
+
+    >>> agent = NEC("CartPole-v1", capacity=1000, replay_start=100, seed=0)
+    >>> agent.learn(total_frames=200)
+    NEC(p=50, frames=200, entries=...)
+    """
+
+    kind = "nec"
+    _settings = NECConfig
+
+    def __init__(
+        self,
+        env: AnyEnv | str | None,
+        *,
+        p: int = NECConfig.p,
+        delta: float = NECConfig.delta,
+        gamma: float = NECConfig.gamma,
+        n_step: int = NECConfig.n_step,
+        epsilon: float | str | Linear = NECConfig.epsilon,
+        capacity: int = NECConfig.capacity,
+        dim: int = NECConfig.dim,
+        alpha: float = NECConfig.alpha,
+        learning_rate: float = NECConfig.learning_rate,
+        key_learning_rate: float = NECConfig.key_learning_rate,
+        value_learning_rate: float = NECConfig.value_learning_rate,
+        batch_size: int = NECConfig.batch_size,
+        train_frames: int = NECConfig.train_frames,
+        replay_capacity: int = NECConfig.replay_capacity,
+        replay_start: int = NECConfig.replay_start,
+        index: IndexName = NECConfig.index,
+        device: DeviceName | Channel = NECConfig.device,
+        recall: float = NECConfig.recall,
+        few_neighbours: FewNeighbours = NECConfig.few_neighbours,
+        ties: Ties = NECConfig.ties,
+        episode: EpisodeEnd = NECConfig.episode,
+        truncated: Truncated = NECConfig.truncated,
+        seed: int | None = None,
+    ) -> None:
+        config = NECConfig(
+            p=p, delta=delta, gamma=gamma, n_step=n_step, epsilon=epsilon, capacity=capacity, dim=dim, alpha=alpha,
+            learning_rate=learning_rate, key_learning_rate=key_learning_rate, value_learning_rate=value_learning_rate,
+            batch_size=batch_size, train_frames=train_frames, replay_capacity=replay_capacity,
+            replay_start=replay_start, index=index, device=device_name(device), recall=recall,
+            few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
+        )  # fmt: skip
+        super().__init__(env, config=config, seed=seed)
+        self._discounts = gamma ** np.arange(n_step)
+        self._minibatches = np.random.default_rng(self._projection.spawn(1)[0])
+        self._updates = 0
+        self._losses: list[float] = []  # since the last row of progress
+        if env is not None:
+            self._make(device)
+
+    def _make(self, device: DeviceName | Channel) -> None:
+        """Make network, dictionary and replay for the environment's spaces."""
+        config = self.config
+        refuse_missing(config.device)
+        # A small network is ten times slower on two threads than on one, where another process is busy.
+        torch.set_num_threads(n_threads() if shows_pictures(self.observation_space) else 1)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(self._projection.generate_state(1)[0]))
+            network = KeyNetwork(self.observation_space, config.dim)
+        self.embedding: NetworkEmbedding = NetworkEmbedding(network, config.dim, config.device)
+        self.dictionary = NeuralDictionary(
+            self.n_actions, config.dim, capacity=config.capacity, p=config.p, delta=config.delta, alpha=config.alpha,
+            index=config.index, recall=config.recall, few_neighbours=config.few_neighbours, device=device,
+        )  # fmt: skip
+        self.memory: EpisodicMemory = self.dictionary.memory
+        self._optimizer = torch.optim.RMSprop(
+            network.parameters(), lr=config.learning_rate, alpha=DECAY, eps=SMALLEST
+        )
+        space = self.observation_space
+        self.replay = Replay(config.replay_capacity, space.shape or (), space.dtype, planes=network.planes)
+
+    # -- The algorithm ------------------------------------------------------------------------------------------------
+
+    def _act(self, observations: NDArray[Any]) -> Decision:
+        """Actions for some environments, (m, ...): those of the highest value there, or with epsilon any."""
+        states = self._embed(observations)  # h = f(o)
+        keys = array_keys(observations)
+        began = time.perf_counter()
+        values = self.memory.estimate(states, keys).values  # Q(s, a) for every action
+        self._tally.lookup_seconds += time.perf_counter() - began
+        actions, _ = self.choose(values, self.epsilon, self._exploration, self._ties)
+        known = np.where(np.isfinite(values), values, -np.inf).max(axis=1)
+        highest = np.where(np.isfinite(known), known, np.float32(0.0))  # of nothing nothing is known
+        return Decision(states, keys, actions, np.zeros(values.shape, np.bool_), highest)
+
+    def _remember(self, played: Played, callbacks: CallbackList) -> None:
+        """Write the steps that N further ones are now known of, keep what was seen, and learn from replay."""
+        began = time.perf_counter()
+        assert played.values is not None
+        seen = played.steps.observations[played.steps.valid]
+        envs = np.arange(played.steps.envs.start, played.steps.envs.stop)[played.steps.valid]
+        rows = zip(played.outcomes, played.values.tolist(), seen, envs.tolist(), strict=True)
+        for (episode, *_), value, observation, env in rows:
+            if len(episode.actions) == self.config.n_step:
+                # Q_N = r_0 + gamma r_1 + ... + gamma^(N-1) r_(N-1) + gamma^N max_a Q(s_N, a), as it was just looked up.
+                ret = float(self._discounts @ episode.rewards) + self.config.gamma**self.config.n_step * value
+                self._write(episode, [ret])
+            episode.places.append(self.replay.keep(env, observation))
+        self._tally.write_seconds += time.perf_counter() - began
+        due = self.frames % self.config.train_frames + len(played.outcomes) * self.frame_skip
+        for _ in range(due // self.config.train_frames):
+            self._learn()
+        super()._remember(played, callbacks)
+
+    def _update(self, episode: Episode, cut_off: NDArray[Any] | None) -> None:
+        """Write the last N steps of an episode, whose returns end with it.
+
+        cut_off: what it showed when a time limit cut it off, (1, ...); None where it ended by itself.
+        """
+        began = time.perf_counter()
+        after = 0.0 if cut_off is None else self._value_after(episode, cut_off)
+        if after is not None:
+            *_, returns = episode.backwards(self.config.gamma, after)
+            self._write(episode, returns[::-1].tolist())
+        self.replay.give_up(episode.places)
+        episode.forget_steps()
+        self._tally.write_seconds += time.perf_counter() - began
+
+    def _write(self, episode: Episode, returns: list[float]) -> None:
+        """Write the first steps of an episode, as many as there are returns, into the dictionaries and into replay."""
+        steps = [episode.take_first() for _ in returns]
+        states, keys, actions, places, origins = zip(*steps, strict=True)
+        self.memory.write(np.array(states), np.array(actions), returns, np.array(keys), np.array(origins))
+        for place, action, ret in zip(places, actions, returns, strict=True):
+            self.replay.add(place, action, ret)
+
+    def _learn(self) -> None:
+        """One minibatch: the squared error between look-ups and the returns that were stored."""
+        config = self.config
+        if len(self.replay) < config.replay_start:
+            return
+        observations, actions, returns = self.replay.draw(config.batch_size, self._minibatches)
+        values, _, neighbours = self.dictionary.look_up(self.embedding.keys(observations), actions)
+        loss = (values - torch.from_numpy(returns).to(values.device)).square().mean()
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        # Half the gradient of a step's own squared error: so that the rate is the share of its error, as alpha is.
+        self.dictionary.descend(
+            neighbours, key_step=config.key_learning_rate,
+            value_step=config.value_learning_rate * config.batch_size / 2,
+        )  # fmt: skip
+        self._updates += 1
+        self._losses.append(loss.item())
+
+    # -- Storage ------------------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            **super()._state(),
+            "replay": self.replay.summary(),
+            "minibatches": self._minibatches.bit_generator.state,
+            "updates": self._updates,
+            "losses": self._losses,
+            "mean_square": float(self.dictionary.mean_square),
+        }
+
+    def _tensors(self) -> dict[str, dict[str, NDArray[Any]]]:
+        return {
+            **super()._tensors(),
+            "network": module_tensors(self.embedding.network),
+            "optimizer": optimizer_tensors(self._optimizer),
+            "replay": self.replay.tensors(),
+        }
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        env: AnyEnv | str | None = None,
+        *,
+        device: DeviceName | Channel = NECConfig.device,
+        index: IndexName | None = None,
+        playing: bool = False,
+        **changes: Any,
+    ) -> NEC:
+        """Read an agent that `save` wrote. With `env` it can go on learning; without, it can play.
+
+        It may have been saved on another device; `index` takes the place of the one it had. Settings that can change
+        without what is remembered losing its meaning may be others from here on, and are saved with the agent.
+        playing: it will only play, so its replay, which can be gigabytes, is not read.
+        """
+        if unknown := changes.keys() - CHANGEABLE:
+            raise TypeError(
+                f"an agent cannot be loaded with another {', '.join(sorted(unknown))}; what can change is "
+                f"device, index, {', '.join(sorted(CHANGEABLE))}"
+            )
+        NECConfig(**changes)  # senseless ones are no fault of the checkpoint
+        own = {"memory", "episodes", "network"}
+        state, tensors = read_checkpoint(path, kind=cls.kind, only=own if playing else None)
+        if device_name(device) == "cuda" and state.get("config", {}).get("index") not in ("cuda", "auto"):
+            index = index or "cuda"  # the exact index of a GPU, whatever searched on the CPU
+        with complete_agent(path):
+            agent = cls._restored(
+                state, tensors, **{"device": device, "index": index or state["config"]["index"], **changes}
+            )
+            agent._make(device)
+            restore_module(agent.embedding.network, tensors["network"])
+            agent.dictionary.take_over({**state["memory"], **_of_memory(changes)}, tensors["memory"], index=index)
+            agent.memory = agent.dictionary.memory
+            agent.dictionary.mean_square.fill_(state["mean_square"])
+            agent._minibatches.bit_generator.state = state["minibatches"]
+            agent._updates, agent._losses = state["updates"], state["losses"]
+            if not playing:
+                restore_optimizer(agent._optimizer, tensors["optimizer"])
+                agent.replay.restore(state["replay"], tensors["replay"])
+        if env is not None:
+            agent._play_in(env)
+        return agent
+
+    # -- What hangs around the loop -----------------------------------------------------------------------------------
+
+    def set_env(self, env: AnyEnv | str) -> None:
+        """Play in another environment from now on, which must have the same spaces; games in progress are given up."""
+        super().set_env(env)
+        self.replay.give_up()
+
+    def metrics(self) -> Metrics:
+        """Minibatches so far and their mean loss since the last row, the steps in replay, and what the memory says."""
+        losses = self._losses
+        matches = ("exact_match_rate", "exact_match_rate_chosen")  # nothing is matched here
+        return {
+            **{name: value for name, value in super().metrics().items() if name not in matches},
+            "updates": self._updates,
+            "loss": sum(losses) / len(losses) if losses else None,
+            "replay_entries": len(self.replay),
+        }
+
+    def begin_row(self) -> None:
+        """Count anew."""
+        super().begin_row()
+        self._losses = []
+
+    def __repr__(self) -> str:
+        return f"NEC(p={self.config.p}, frames={self.frames}, entries={len(self.memory)})"
+
+
+def _of_memory(changes: dict[str, Any]) -> dict[str, Any]:
+    """Those changes that are settings of the memory."""
+    return {name: value for name, value in changes.items() if name == "alpha"}
