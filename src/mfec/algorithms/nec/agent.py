@@ -172,7 +172,7 @@ class NEC(EpisodicAgent):
 
     def _write(self, episode: Episode, returns: list[float]) -> None:
         """Write the first steps of an episode, as many as there are returns, into the dictionaries and into replay."""
-        steps = [episode.take_first() for _ in returns]
+        steps = [episode.take_first(self.frame_skip) for _ in returns]
         states, keys, actions, places, origins = zip(*steps, strict=True)
         self.memory.write(np.array(states), np.array(actions), returns, np.array(keys), np.array(origins))
         for place, action, ret in zip(places, actions, returns, strict=True):
@@ -263,6 +263,10 @@ class NEC(EpisodicAgent):
         return agent
 
     # -- What hangs around the loop -----------------------------------------------------------------------------------
+
+    def states(self, observations: NDArray[Any]) -> NDArray[np.float32]:
+        """The keys, float32 (n, dim), of observations (n, ...)."""
+        return self.embedding(observations)
 
     def set_env(self, env: AnyEnv | str) -> None:
         """Play in another environment from now on, which must have the same spaces; games in progress are given up."""
