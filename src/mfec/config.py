@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from mfec.schedule import Linear, chance
+from mfec.schedule import Linear, chance, number_at
 
 CHECKPOINT_FRAMES = 250_000  # between two checkpoints of a run
 # What `truncated="auto"` is beyond Atari and the Labyrinth. Greedy play after 100,000 steps, mean of three seeds: in
@@ -135,7 +135,7 @@ class AgentConfig(Settings):
 
     def epsilon_at(self, frames: int) -> float:
         """The chance of a random action after so many frames."""
-        return self.epsilon if isinstance(self.epsilon, float) else Linear.parse(self.epsilon)(frames)
+        return number_at(self.epsilon, frames)
 
     def resolved_index(self) -> IndexName:
         """The index that `auto` stands for: that of the device, where it has one."""
@@ -147,9 +147,7 @@ class AgentConfig(Settings):
 
     def resolved_truncated(self, published: bool) -> Literal["write", "bootstrap", "skip"]:
         """What `auto` stands for: the paper's way in an environment of the paper's kinds."""
-        if self.truncated != "auto":
-            return self.truncated
-        return "write" if published else TRUNCATED_ELSEWHERE
+        return resolved_truncated(self.truncated, published)
 
 
 @dataclass(frozen=True)
@@ -309,6 +307,13 @@ def _value(text: str) -> Any:
 @cache
 def _hints(config: type[object]) -> dict[str, Any]:
     return get_type_hints(config)
+
+
+def resolved_truncated(truncated: Truncated, published: bool) -> Literal["write", "bootstrap", "skip"]:
+    """What `auto` stands for: the paper's way in an environment of the paper's kinds."""
+    if truncated != "auto":
+        return truncated
+    return "write" if published else TRUNCATED_ELSEWHERE
 
 
 def is_import_name(name: object) -> bool:

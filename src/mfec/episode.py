@@ -22,6 +22,7 @@ class Episode:
     lives: int = 0
     magnitude: float = 0.0  # sum of the absolute rewards of the episode
     number: int = -1  # of the game, from 1, as they began; -1 where it is not known
+    places: list[int] = field(default_factory=list)  # where a replay keeps the steps' observations, if there is one
 
     def append(self, state: NDArray[np.float32], key: NDArray[np.uint64], action: int, reward: float) -> None:
         """One step: the state with its key, the action taken there, and the reward that followed."""
@@ -50,9 +51,20 @@ class Episode:
         frames = frame_skip * np.arange(self.steps - 1, self.steps - 1 - len(self.actions), -1)
         return np.stack([np.full(len(frames), self.number), frames], axis=1).astype(np.int32)
 
+    def take_first(self, frame_skip: int) -> tuple[NDArray[np.float32], NDArray[np.uint64], int, int, tuple[int, int]]:
+        """Remove the first step: its state, key, action, place (-1 without a replay), and origin, (number, frame)."""
+        origin = self.number, frame_skip * (self.steps - len(self.actions))
+        state, key, action = self.states.pop(0), self.keys.pop(0), self.actions.pop(0)
+        place = self.places.pop(0) if self.places else -1
+        del self.rewards[0]
+        # Anew, since a difference would keep what was rounded off of a large reward that is gone.
+        self.magnitude = sum(map(abs, self.rewards))
+        return state, key, action, place, origin
+
     def forget_steps(self) -> None:
         """Begin a new episode of the same game."""
         self.states, self.keys, self.actions, self.rewards, self.magnitude = [], [], [], [], 0.0
+        self.places = []
 
     def summary(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the steps."""
@@ -63,11 +75,14 @@ class Episode:
 def episode_tensors(episodes: list[Episode], dim: int) -> dict[str, NDArray[Any]]:
     """The steps of all environments' episodes, one after the other."""
     steps = sum(len(episode.actions) for episode in episodes)
+    places = [place for e in episodes for place in e.places]
+    assert len(places) in (0, steps)
     return {
         "states": np.array([state for e in episodes for state in e.states], np.float32).reshape(steps, dim),
         "keys": np.array([key for e in episodes for key in e.keys], np.uint64).reshape(steps, 2),
         "actions": np.array([action for e in episodes for action in e.actions], np.int64),
         "rewards": np.array([reward for e in episodes for reward in e.rewards], np.float64),
+        **({"places": np.array(places, np.int64)} if places else {}),
     }
 
 
@@ -89,6 +104,7 @@ def restore_episodes(saved: dict[str, Any] | None, tensors: dict[str, NDArray[An
                 steps=summary["steps"],
                 lives=summary["lives"],
                 number=summary["number"],
+                places=tensors["places"][part].tolist() if "places" in tensors else [],
             )
         )
     return episodes

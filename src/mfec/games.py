@@ -33,6 +33,7 @@ class Decision:
     keys: NDArray[np.uint64]  # (m, 2)
     actions: NDArray[np.int64]  # (m,)
     exact: NDArray[np.bool_]  # (m, n_actions): which values were exact matches
+    values: NDArray[np.float32] | None = None  # (m,): the highest ones, where the agent keeps them
 
 
 Outcome = tuple[Episode, NDArray[np.float32], NDArray[np.uint64], int, float, bool, int, NDArray[Any] | None]
@@ -49,6 +50,7 @@ class Played:
     actions: NDArray[np.int64]  # of the environments that made a step and did not just reset themselves
     exact: NDArray[np.bool_]  # which of the values that they were chosen by were exact matches
     outcomes: list[Outcome]
+    values: NDArray[np.float32] | None = None  # the highest ones there, where the agent keeps them
 
 
 class GamesInProgress:
@@ -113,7 +115,9 @@ class GamesInProgress:
         decision, step = self._receive(frames)
         told = self._steps(decision, step, frames)
         made = step.valid
-        return Played(told, step.ended, decision.actions[made], decision.exact[made], self._outcomes(decision, step))
+        values = None if decision.values is None else decision.values[made]
+        outcomes = self._outcomes(decision, step)
+        return Played(told, step.ended, decision.actions[made], decision.exact[made], outcomes, values)
 
     def _receive(self, frames: int) -> tuple[Decision, Step]:
         """The step of the group whose turn it is, which is in flight. Data that are no numbers are refused."""
@@ -227,7 +231,8 @@ class GamesInProgress:
         """Steps of the episodes, and what was decided for the groups in flight."""
         tensors = episode_tensors(self.episodes, dim)
         for group, decision in self.in_flight.items():
-            tensors |= {f"in_flight.{group}.{name}": array for name, array in vars(decision).items()}
+            kept = {name: array for name, array in vars(decision).items() if array is not None}
+            tensors |= {f"in_flight.{group}.{name}": array for name, array in kept.items()}
         return tensors
 
     def restore(self, saved: dict[str, Any] | None, tensors: dict[str, NDArray[Any]], *, ended: int) -> None:
@@ -242,7 +247,9 @@ class GamesInProgress:
             self.turn = saved["turn"]
             names = Decision.__dataclass_fields__
             self.in_flight = {
-                group: Decision(**{name: tensors[f"in_flight.{group}.{name}"] for name in names})
+                group: Decision(
+                    **{name: tensors[key] for name in names if (key := f"in_flight.{group}.{name}") in tensors}
+                )
                 for group in saved["in_flight"]
             }
 

@@ -67,6 +67,11 @@ def chance(given: object, name: str) -> float | Linear:
     return known
 
 
+def number_at(given: float | str, frames: int) -> float:
+    """A setting after so many frames: the number that it is, or that of the schedule whose text it is."""
+    return Linear.parse(given)(frames) if isinstance(given, str) else given
+
+
 def _short(number: float) -> str:
     """As a person writes it, without loss."""
     return str(int(number)) if number == int(number) else repr(float(number))
