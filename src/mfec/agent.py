@@ -37,11 +37,13 @@ from mfec.embeddings import (
 )
 from mfec.envs.crashes import EnvironmentCrash
 from mfec.episode import Episode
-from mfec.episodic_agent import AnyEnv, EpisodicAgent, Tally, complete_agent
+from mfec.episodic_agent import EpisodicAgent
 from mfec.games import BadEnvironmentData, Decision
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
+from mfec.resumable_agent import AnyEnv, complete_agent
 from mfec.schedule import Linear
+from mfec.tally import Tally
 
 __all__ = ["MFEC", "BadEnvironmentData", "EnvironmentCrash", "Tally"]
 

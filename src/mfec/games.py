@@ -58,9 +58,12 @@ class GamesInProgress:
 
     While one group makes its step, values are looked up for the next one. Whose turn it is and who is in flight
     depends on nothing but how many steps there were, so results do not depend on how long anything took.
+
+    agent: the name of the class that plays them, for errors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
         self.envs: Environments | None = None
         self.episodes: list[Episode] = []
         self.begun = 0  # games, by all environments
@@ -71,7 +74,7 @@ class GamesInProgress:
     def start(self, frames: int) -> None:
         """Begin games in all environments, or bring back those that were in progress when the agent was saved."""
         if self.envs is None:
-            raise ValueError("this agent was loaded without an environment: MFEC.load(path, env=...)")
+            raise ValueError(f"this agent was loaded without an environment: {self.agent}.load(path, env=...)")
         envs, saved = self.envs, self._to_restore
         if saved is not None and saved["history"] is not None:
             self._refuse_other_environments(saved)
