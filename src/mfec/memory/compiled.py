@@ -126,7 +126,8 @@ def count_matches(matched, matches):
 def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_entry_id, slots):
     """Write the rows of a batch from `row` on. Returns the row that needs a longer eviction queue, or their number.
 
-    batch: `Experience`; rule: `Rule`; buffers: `BufferArrays`; slots: the slot of each row that became a new entry, else -1.
+    batch: `Experience`; rule: `Rule`; buffers: `BufferArrays`; slots: the slot of each row that became a new entry,
+    else -1.
     """
     for before in range(row):
         if slots[before] >= 0:

@@ -15,24 +15,15 @@ from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexN
 from mfec.device import Channel, device_name
 from mfec.html_table import html_table
 from mfec.memory.buffers import SUMMARY, Buffers
-from mfec.memory.compiled import (
-    Experience,
-    average,
-    count_matches,
-    enter_all,
-    has_mean,
-    Rule,
-    normalised_weights,
-    set_ticks,
-    write_rows,
-)
-from mfec.memory.entries import AT_ONCE, Entries, Entry, read_entries, read_in_parts, which_to_keep
+from mfec.memory.checking import check_numbers, checked_actions, checked_places, checked_states, checked_values
+from mfec.memory.compiled import Experience, Rule, average, count_matches, has_mean, normalised_weights
+from mfec.memory.entries import Entries, Entry, which_to_keep
 from mfec.memory.estimates import Estimates, Evidence, Neighbours, Source
-from mfec.memory.eviction import EvictionOrder
 from mfec.memory.export import to_dataframe, to_parquet
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
-from mfec.memory.merging import refuse_other_embedding
-from mfec.memory.neighbours import index_bytes_per_entry, make_index
+from mfec.memory.merging import refuse_other_memory
+from mfec.memory.neighbours import index_bytes_per_entry
+from mfec.memory.store import STORED, EntryStore
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +32,6 @@ AnyUpdate = Literal[Update, "step"]
 
 FEW_NEIGHBOURS, KERNELS, UPDATES = get_args(FewNeighbours), get_args(Kernel), get_args(AnyUpdate)
 DELTA, ALPHA = 1e-3, 0.1  # of Neural Episodic Control (Pritzel et al., 2017); it gives no alpha, others have 0.1
-SMALLEST_DELTA = 1e-30  # so that no weighted sum of float32 numbers overflows
 SETTINGS = {
     "n_actions", "dim", "capacity", "index", "k", "kernel", "delta", "recall", "eviction", "update", "alpha",
     "few_neighbours", "exact_matches",
@@ -99,26 +89,17 @@ class EpisodicMemory:
         exact_matches: bool = True,
     ) -> None:
         announce_compiling()
-        for name, number in (("n_actions", n_actions), ("dim", dim), ("capacity", capacity), ("k", k)):
-            if not isinstance(number, (int, np.integer)) or number < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
-        if not 0.0 < recall <= 1.0:
-            raise ValueError(f"recall must lie above 0 and not above 1, not {recall}")
-        if not SMALLEST_DELTA <= delta < np.inf:
-            raise ValueError(f"delta must be a finite number of at least {SMALLEST_DELTA}, not {delta}")
-        if not 0.0 < alpha <= 1.0:
-            raise ValueError(f"alpha must lie above 0 and not above 1, not {alpha}")
-        if capacity >= 2**30:
-            raise ValueError(f"capacity must be below 2**30 entries per action, not {capacity}")
+        check_numbers(n_actions=n_actions, dim=dim, capacity=capacity, k=k, recall=recall, delta=delta, alpha=alpha)
         for name, given, allowed in (
             ("kernel", kernel, KERNELS),
             ("eviction", eviction, get_args(Eviction)),
             ("update", update, UPDATES),
             ("few_neighbours", few_neighbours, FEW_NEIGHBOURS),
+            ("exact_matches", exact_matches, (True, False)),
             ("device", device_name(device), get_args(DeviceName)),
         ):
             if given not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {given!r}")
+                raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {given!r}")
         self.n_actions, self.dim, self.capacity, self.k = int(n_actions), int(dim), int(capacity), int(k)
         self.recall, self.delta, self.alpha = float(recall), float(delta), float(alpha)
         self.exact_matches = bool(exact_matches)
@@ -127,14 +108,10 @@ class EpisodicMemory:
         self.update: AnyUpdate = update
         self.few_neighbours: FewNeighbours = few_neighbours
 
-        self.buffers = Buffers(self.n_actions, self.capacity)
-        self._table = IdentityTable(self.buffers.keys)
-        self._order = EvictionOrder(self.buffers.ticks, self.buffers.entry_ids)
         self.index: IndexName = index  # as it was asked for
         shape = (self.n_actions, self.capacity, self.dim)
-        self._index = make_index(index, shape, self.buffers.entry_ids, k=self.k, recall=self.recall, device=device)
-        self._tick = 0
-        self._next_entry_id = 0
+        self._store = EntryStore(shape, index, k=self.k, recall=self.recall, device=device)
+        self.buffers = self._store.buffers
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in SETTINGS and name in vars(self):
@@ -146,16 +123,16 @@ class EpisodicMemory:
 
     def embed_with(self, embedding: Any) -> bool:
         """Let the index embed observations, if it can; `estimate` then takes these, uint8 (n, size)."""
-        return self._index.embed_with(embedding)
+        return self._store.index.embed_with(embedding)
 
     # -- Eq. 2: reading -----------------------------------------------------------------------------------------------
 
     def estimate(self, states: ArrayLike, identities: Identities | None = None, *, mark_used: bool = True) -> Estimates:
         """The value of every action in every state (Eq. 2).
 
-        An exact match has its stored value, unless `exact_matches` is off. Any other state has the mean of its k nearest neighbours in the action's
-        buffer, weighted as `kernel` says. `mark_used=False` leaves no trace: it changes neither the eviction order, nor
-        the measured recall, nor the index.
+        An exact match has its stored value, unless `exact_matches` is off. Any other state has the mean of its k
+        nearest neighbours in the action's buffer, weighted as `kernel` says. `mark_used=False` leaves no trace: it
+        changes neither the eviction order, nor the measured recall, nor the index.
 
         states: float32 (n, dim), or observations after `embed_with`; identities: n bytes or integers, by default the
         states' own bytes.
@@ -163,7 +140,7 @@ class EpisodicMemory:
         batch, keys = self._check(states, identities)
         matches = self._matches(keys)
         exact = matches >= 0
-        found = self._index.search(batch, ~exact, self.k, learning=mark_used)
+        found = self._store.index.search(batch, ~exact, self.k, learning=mark_used)
         values = np.empty(exact.shape, np.float32)
         average(self.buffers.values, matches, found.slots, found.squared, *self._averaging, values)
         if mark_used:
@@ -181,18 +158,18 @@ class EpisodicMemory:
         it nothing changes.
         """
         batch = self._check_states(states)
-        taken = self._check_actions(actions, len(batch))
+        taken = checked_actions(actions, len(batch), self.n_actions)
         rows = np.arange(len(batch))
         wanted = np.zeros((len(batch), self.n_actions), np.bool_)
         wanted[rows, taken] = True
-        found = self._index.search(batch, wanted, self.k, learning=mark_used)
+        found = self._store.index.search(batch, wanted, self.k, learning=mark_used)
         if mark_used:
             self._mark_used(np.full(wanted.shape, -1), found.slots)
         return found.slots[rows, taken], found.squared[rows, taken]
 
     def at(self, actions: ArrayLike, slots: ArrayLike) -> Entries:
         """A copy of the entries in these places, int (n,) each; slots are those of `nearest`."""
-        return self._entries(*self._check_places(actions, slots))
+        return self._store.read(*checked_places(actions, slots, self.buffers.sizes))
 
     def neighbours(self, state: ArrayLike, action: int) -> Neighbours:
         """The nearest entries of one action's buffer, at most k, as they enter the estimate of a new state."""
@@ -200,7 +177,7 @@ class EpisodicMemory:
         batch, _ = self._check(np.asarray(state)[None], None)
         wanted = np.zeros((1, self.n_actions), np.bool_)
         wanted[0, action] = True
-        found = self._index.search(batch, wanted, self.k)
+        found = self._store.index.search(batch, wanted, self.k)
         return self._neighbours(action, found.slots[0, action], found.squared[0, action])
 
     def evidence(self, state: ArrayLike, identity: Identities | None = None) -> list[Evidence]:
@@ -212,7 +189,7 @@ class EpisodicMemory:
         if len(keys) != 1:
             raise ValueError(f"evidence is about one state, not {len(keys)}")
         matches = self._matches(keys)
-        found = self._index.search(batch, matches < 0, self.k)
+        found = self._store.index.search(batch, matches < 0, self.k)
         slots, squared = found.slots, found.squared
         values = np.empty(matches.shape, np.float32)
         average(self.buffers.values, matches, slots, squared, *self._averaging, values)
@@ -237,12 +214,11 @@ class EpisodicMemory:
 
     def _matches(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The slots of states, (n, n_actions), whose stored value is their estimate; -1 elsewhere."""
-        return self._table.find(keys) if self.exact_matches else np.full((len(keys), self.n_actions), -1)
+        return self._store.table.find(keys) if self.exact_matches else np.full((len(keys), self.n_actions), -1)
 
     def _mark_used(self, matches: NDArray[np.int64], neighbours: NDArray[np.int64]) -> None:
         if self.eviction == "used":
-            set_ticks(self.buffers.ticks, self._tick, matches, neighbours)
-            self._tick += len(matches)
+            self._store.mark_used(matches, neighbours)
 
     def _source(self, found: int, *, exact: bool) -> Source:
         """What an estimate from so many entries is."""
@@ -255,7 +231,7 @@ class EpisodicMemory:
     def sample(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Entries]:
         """At most `size` entries, drawn evenly from all buffers, and their actions, int64 (m,)."""
         actions, slots = self.buffers.draw(size, rng)
-        return actions, self._entries(actions, slots)
+        return actions, self._store.read(actions, slots)
 
     # -- Eq. 1: writing -----------------------------------------------------------------------------------------------
 
@@ -275,27 +251,14 @@ class EpisodicMemory:
         (n, 2), the episode and the frame that each return comes from.
         """
         batch, keys = self._check(np.asarray(states), identities)
-        taken = self._check_actions(actions, len(batch))
-        values = _check_values(returns, len(batch), "returns")
+        taken = checked_actions(actions, len(batch), self.n_actions)
+        values = checked_values(returns, len(batch), "returns")
         sources = np.full((len(batch), 2), -1, np.int32) if origins is None else np.asarray(origins, np.int32)
         if sources.shape != (len(batch), 2):
             raise ValueError(f"{len(batch)} states need as many origins, two numbers each, not {sources.shape}")
 
         rule = Rule(UPDATES.index(self.update), self.alpha)
-        experience = Experience(taken, values, keys, sources)
-        slots = np.empty(len(batch), np.int64)  # where a row became a new entry, else -1
-        row = 0
-        while row < len(batch):  # the compiled loop returns early only if the eviction queue runs out
-            row = write_rows(
-                experience, row, rule, self.buffers.arrays, self._table.buckets,
-                self._order.queue, self._order.queued, self._tick, self._next_entry_id, slots,
-            )  # fmt: skip
-            if row < len(batch):
-                self._order.refill(int(taken[row]))
-        self._tick += len(batch)
-        added = slots >= 0
-        self._next_entry_id += int(added.sum())
-        self._index.put(taken[added], slots[added], batch[added])
+        self._store.write(Experience(taken, values, keys, sources), batch, rule)
 
     def move(self, actions: ArrayLike, slots: ArrayLike, states: ArrayLike, values: ArrayLike) -> None:
         """Give the entries in these places other states and values; of two for one place the later stays.
@@ -304,18 +267,17 @@ class EpisodicMemory:
 
         actions, slots: int (n,), as `nearest` has them; states: float32 (n, dim); values: float (n,).
         """
-        taken, places = self._check_places(actions, slots)
-        batch = self._check_states(states, embeds=False)
+        taken, places = checked_places(actions, slots, self.buffers.sizes)
+        batch = checked_states(states, self.dim)
         if len(batch) != len(taken):
             raise ValueError(f"{len(taken)} places need as many states, not {len(batch)}")
-        self.buffers.values[taken, places] = _check_values(values, len(batch), "values")
-        self._index.put(taken, places, batch)
+        self._store.move(taken, places, batch, checked_values(values, len(batch), "values"))
 
     # -- Entries, to look at and to choose from ------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Entry]:
         """Every entry, buffer by buffer in slot order. Many at once are `entries()`, which is much faster."""
-        for part in read_in_parts(self.buffers, self._index):
+        for part in self._store.in_parts():
             yield from part
 
     def entries(self, action: int | None = None) -> Entries:
@@ -324,7 +286,7 @@ class EpisodicMemory:
             self._check_action(action)
         actions, slots = self.buffers.places()
         own = slice(None) if action is None else actions == action
-        return self._entries(actions[own], slots[own])
+        return self._store.read(actions[own], slots[own])
 
     def filter(self, keep: Callable[[Entries], ArrayLike] | ArrayLike) -> int:
         """Forget all entries but those that are to be kept; returns how many were forgotten.
@@ -340,15 +302,10 @@ class EpisodicMemory:
         >>> memory.filter(lambda entries: entries.values > 4.0)
         1
         """
-        kept = which_to_keep(self.buffers, self._index, keep)
+        kept = which_to_keep(self.buffers, self._store.index, keep)
         forgotten = len(kept) - int(np.count_nonzero(kept))
         if forgotten:
-            actions, slots = (places[kept] for places in self.buffers.places())
-            self._index.keep(actions, slots)
-            front = self.buffers.keep(actions, slots)
-            self._table.buckets[:] = 0
-            enter_all(self._table.buckets, self.buffers.keys, *front)
-            self._order.forget()
+            self._store.keep(kept)
         return forgotten
 
     def clear(self) -> None:
@@ -358,7 +315,7 @@ class EpisodicMemory:
     def merge(self, other: EpisodicMemory, *, keep_origins: bool = False) -> int:
         """Write the entries of another memory of the same embedding into this one; returns how many were added.
 
-        Of a state and action that both know, the higher value stays (Eq. 1), or the other's under `update="replace"`.
+        Of a state and action that both know, the higher value stays (Eq. 1), or what `update` makes of the two.
         Entries are written in the other's order of eviction, the oldest first, and a full buffer gives up entries for
         them as for any others. Exact matches are counted together.
 
@@ -367,21 +324,14 @@ class EpisodicMemory:
         """
         if not isinstance(other, EpisodicMemory):
             raise TypeError(f"merge takes an EpisodicMemory, such as agent.memory, not {type(other).__name__}")
-        if other is self:
-            raise ValueError("a memory cannot be merged with itself")
-        if (other.n_actions, other.dim) != (self.n_actions, self.dim):
-            raise ValueError(
-                f"this memory has {self.n_actions} actions and states of {self.dim} numbers, the other "
-                f"{other.n_actions} and {other.dim}"
-            )
-        self._check_embedding_of(other)
-        before = self._next_entry_id
-        for part in read_in_parts(other.buffers, other._index, oldest_first=True):
+        refuse_other_memory(self._store, other._store)
+        before = self._store.next_entry_id
+        for part in other._store.in_parts(oldest_first=True):
             self.write(part.states, part.actions, part.values, part.keys, part.origins if keep_origins else None)
-            slots = self._table.find(part.keys)[np.arange(len(part)), part.actions]
+            slots = self._store.table.find(part.keys)[np.arange(len(part)), part.actions]
             there = slots >= 0  # unless the part has more entries than the buffer
             self.buffers.matched[part.actions[there], slots[there]] += part.matched[there]
-        return self._next_entry_id - before
+        return self._store.next_entry_id - before
 
     def to_dataframe(self, action: int | None = None) -> pandas.DataFrame:
         """All entries, or those of one action, as a pandas DataFrame in the order of `entries()` (extra `export`).
@@ -396,17 +346,7 @@ class EpisodicMemory:
 
         A state is a list of `dim` float32 numbers. The file is written in parts and appears when it is whole.
         """
-        to_parquet(read_in_parts(self.buffers, self._index), self.dim, path)
-
-    def _check_embedding_of(self, other: EpisodicMemory) -> None:
-        """Raise if states of another memory are not those of this one, as far as both know the same observations."""
-        actions, slots = other.buffers.places()
-        some = slice(None, None, max(1, len(actions) // AT_ONCE))
-        theirs = other._entries(actions[some], slots[some])
-        matches = self._table.find(theirs.keys)
-        rows = np.flatnonzero((matches >= 0).any(axis=1))
-        own = (matches[rows] >= 0).argmax(axis=1)
-        refuse_other_embedding(self._entries(own, matches[rows, own]).states, theirs.states[rows])
+        to_parquet(self._store.in_parts(), self.dim, path)
 
     # -- Size and storage ---------------------------------------------------------------------------------------------
 
@@ -430,7 +370,7 @@ class EpisodicMemory:
     @property
     def active_index(self) -> str:
         """Name of the index that searches now; under `auto`, exact or cells."""
-        return self._index.active
+        return self._store.index.active
 
     @property
     def measured_recall(self) -> float | None:
@@ -438,12 +378,12 @@ class EpisodicMemory:
 
         A check compares a random look-up of an approximate index with a full scan, now and then.
         """
-        return self._index.measured_recall
+        return self._store.index.measured_recall
 
     @property
     def nbytes(self) -> int:
         """Bytes of all entries, with index and identity table."""
-        return len(self) * self.bytes_per_entry(self.dim, self.active_index) + self._table.buckets.nbytes
+        return len(self) * self.bytes_per_entry(self.dim, self.active_index) + self._store.table.buckets.nbytes
 
     @staticmethod
     def bytes_per_entry(dim: int, index: str = "exact") -> int:
@@ -483,16 +423,12 @@ class EpisodicMemory:
             "alpha": self.alpha,
             "few_neighbours": self.few_neighbours,
             "exact_matches": self.exact_matches,
-            "tick": self._tick,
-            "next_entry_id": self._next_entry_id,
-            "index_kind": self._index.name,
-            "index_state": self._index.settings(),
+            **self._store.settings(),
         }
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The entries of all buffers, one after the other in slot order."""
-        index = {f"index.{name}": tensor for name, tensor in self._index.tensors().items()}
-        return {**self.buffers.tensors(), "states": self._index.rows(*self.buffers.places()), **index}
+        return self._store.tensors()
 
     @classmethod
     def restore(
@@ -505,56 +441,23 @@ class EpisodicMemory:
     ) -> EpisodicMemory:
         """The memory that `settings()` and `tensors()` describe, on any device."""
         try:
-            options = dict(settings)
-            tick, next_entry_id = int(options.pop("tick")), int(options.pop("next_entry_id"))
-            index_state = options.pop("index_state", {})
-            kind = options.pop("index_kind")
-            index_bytes_per_entry(kind, 1)  # raises if there is no such kind
+            store = {name: settings[name] for name in settings if name in STORED}
+            options = {name: settings[name] for name in settings if name not in STORED}
             options["index"] = index or options["index"]
             memory = cls(**options, device=device)
-            actions, slots = memory.buffers.restore(tensors)
-            states = tensors["states"]
-            if states.dtype != np.float32 or states.shape != (len(actions), memory.dim):
-                raise ValueError("its tensor 'states' does not fit its settings")
-            of_index = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("index.")}
-            if kind == memory._index.name:
-                memory._index.restore(actions, slots, states, index_state, of_index)
-            else:  # an index cannot use the settings and tensors of another kind
-                memory._index.put(actions, slots, states)
+            memory._store.restore(store, tensors)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"this is no complete memory: {error}") from None
-        enter_all(memory._table.buckets, memory.buffers.keys, actions, slots)
-        memory._tick, memory._next_entry_id = tick, next_entry_id
         return memory
 
     def _neighbours(self, action: int, slots: NDArray[np.int64], squared: NDArray[np.float64]) -> Neighbours:
         found = slots[slots >= 0]
-        entries = self._entries(np.full(len(found), action), found)
+        entries = self._store.read(np.full(len(found), action), found)
         return Neighbours(**vars(entries), distances=np.sqrt(squared[: len(found)]))
-
-    def _entries(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> Entries:
-        return read_entries(self.buffers, self._index, actions, slots)
 
     def _check_action(self, action: int) -> None:
         if not 0 <= action < self.n_actions:
             raise ValueError(f"action must lie in 0..{self.n_actions - 1}, not {action}")
-
-    def _check_actions(self, actions: ArrayLike, n: int) -> NDArray[np.int64]:
-        taken = _check_integers(actions, n, "actions")
-        wrong = taken[(taken < 0) | (taken >= self.n_actions)]
-        if len(wrong):
-            raise ValueError(f"actions must lie in 0..{self.n_actions - 1}, not {wrong[0]}")
-        return taken.astype(np.int64)
-
-    def _check_places(self, actions: ArrayLike, slots: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        taken = self._check_actions(actions, np.size(actions))
-        places = _check_integers(slots, len(taken), "slots")
-        empty = np.flatnonzero((places < 0) | (places >= self.buffers.sizes[taken]))
-        if len(empty):
-            action, slot = taken[empty[0]], places[empty[0]]
-            size = self.buffers.sizes[action]
-            raise ValueError(f"there is no entry in slot {slot} of action {action}, whose buffer holds {size}")
-        return taken, places.astype(np.int64)
 
     def _check(self, states: ArrayLike, identities: Identities | None) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         batch = self._check_states(states)
@@ -563,33 +466,6 @@ class EpisodicMemory:
             raise ValueError(f"{len(batch)} states need as many identities, not {len(keys)}")
         return batch, keys
 
-    def _check_states(self, states: ArrayLike, *, embeds: bool = True) -> NDArray[Any]:
+    def _check_states(self, states: ArrayLike) -> NDArray[Any]:
         given = np.asarray(states)
-        if embeds and self._index.embeds and given.dtype == np.uint8:
-            return given
-        with np.errstate(over="ignore"):
-            batch = np.ascontiguousarray(states, np.float32)
-        if batch.ndim != 2 or batch.shape[1] != self.dim:
-            raise ValueError(f"states must have the shape (n, {self.dim}), not {batch.shape}")
-        if not np.isfinite(batch).all():
-            raise ValueError("states must be finite numbers")
-        return batch
-
-
-def _check_integers(given: ArrayLike, n: int, what: str) -> NDArray[Any]:
-    numbers = np.asarray(given)
-    if numbers.shape != (n,):
-        raise ValueError(f"{what} must be {n} numbers in a row, not of shape {numbers.shape}")
-    if n and numbers.dtype.kind not in "iu":
-        raise ValueError(f"{what} must be integers, not {numbers.dtype}")
-    return numbers
-
-
-def _check_values(given: ArrayLike, n: int, what: str) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        values = np.asarray(given, np.float32)
-    if values.shape != (n,):
-        raise ValueError(f"{what} must be {n} numbers in a row, not of shape {values.shape}")
-    if not np.isfinite(values).all():
-        raise ValueError(f"{what} must be finite float32 numbers")
-    return values
+        return given if self._store.index.embeds and given.dtype == np.uint8 else checked_states(states, self.dim)
