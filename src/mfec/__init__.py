@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mfec.agent import MFEC
+    from mfec.algorithms.nec.agent import NEC
+    from mfec.algorithms.nec.dictionary import NeuralDictionary
     from mfec.callbacks import Callback
     from mfec.checkpoint import CheckpointError
     from mfec.config import AgentConfig
@@ -23,6 +25,7 @@ __version__ = "0.1.0"
 # Imported when first used: `mfec --help` must not wait for a compiler.
 _HOMES = {
     "MFEC": "mfec.agent",
+    "NEC": "mfec.algorithms.nec.agent",
     "Agent": "mfec.interface",
     "AgentConfig": "mfec.config",
     "Callback": "mfec.callbacks",
@@ -31,6 +34,7 @@ _HOMES = {
     "Game": "mfec.interface",
     "Identity": "mfec.embeddings",
     "Linear": "mfec.schedule",
+    "NeuralDictionary": "mfec.algorithms.nec.dictionary",
     "RandomProjection": "mfec.embeddings",
     "VAE": "mfec.embeddings",
     "agent_defaults": "mfec.recipes",
@@ -42,6 +46,7 @@ _HOMES = {
 
 __all__ = [
     "MFEC",
+    "NEC",
     "VAE",
     "Agent",
     "AgentConfig",
@@ -51,6 +56,7 @@ __all__ = [
     "Game",
     "Identity",
     "Linear",
+    "NeuralDictionary",
     "RandomProjection",
     "agent_defaults",
     "evaluate",

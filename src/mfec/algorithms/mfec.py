@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from mfec.algorithms.footprints import footprint_of_memory
 from mfec.algorithms.registry import Algorithm, Footprint
 from mfec.algorithms.run_config import RunConfig
 from mfec.canonical_names import env_kind
@@ -15,8 +16,6 @@ from mfec.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint
 from mfec.config import OWN_VAE, AgentConfig, IndexName, Settings, VAEConfig, folder_of, is_import_name
 from mfec.device import refuse_missing
 from mfec.recipes import AGENT, RecipeName
-
-DEVICE_SLACK = 9 / 8  # states are given room in slabs of an eighth of what there is
 
 
 @dataclass(frozen=True)
@@ -131,27 +130,13 @@ class EpisodicControl(Algorithm):
         return agent
 
     def footprint(self, config: RunConfig, env: Any, *, out: Path | None = None) -> Footprint:
-        """Bytes of the memory; on a GPU its states are not in RAM."""
-        from mfec.device.layout import PAGE
+        """Bytes of the memory."""
         from mfec.envs.environments import make_environments
-        from mfec.memory import EpisodicMemory
 
         own, envs = settings_of(config), make_environments(env, np.random.SeedSequence(0))
-        n_actions = int(envs.action_space.n)
         _, dim = embedding_of_run(own, envs.observation_space, out)
-        index, capacity = own.resolved_index(), own.capacity
-        each = EpisodicMemory.bytes_per_entry(dim, index)
-        full = EpisodicMemory.bytes_when_full(n_actions, dim, capacity, index)
-        tables = full - n_actions * capacity * each
-        entries = min(n_actions * capacity, config.total_frames // envs.frame_skip)
-        on_device = 0
-        if own.device == "cuda":
-            each -= 4 * dim
-            full -= n_actions * capacity * 4 * dim
-            on_device = int(DEVICE_SLACK * entries * 4 * dim) + n_actions * PAGE * 4 * dim
-        rows = f"{n_actions} x {capacity:,} entries"
-        in_this_run = min(full, entries * each + tables)
-        return Footprint("memory", rows, full, in_this_run, "--capacity", on_device)
+        steps = config.total_frames // envs.frame_skip
+        return footprint_of_memory(own, int(envs.action_space.n), dim, steps)
 
     def frames_before(self, config: RunConfig) -> int:
         """Frames that a ready encoder was trained on."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GROUP = "mfec.algorithms"
 OWN = {
     "mfec": "mfec.algorithms.mfec:MFEC_ALGORITHM",
+    "nec": "mfec.algorithms.nec:NEURAL_EPISODIC_CONTROL",
     "dqn": "mfec.algorithms.baselines:DQN",
     "prioritised_dqn": "mfec.algorithms.baselines:PRIORITISED_DQN",
     "a2c": "mfec.algorithms.baselines:A2C",

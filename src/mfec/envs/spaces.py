@@ -14,6 +14,18 @@ def is_picture(space: spaces.Space[Any]) -> bool:
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 2
 
 
+SMALLEST_SIDE = 36  # of a picture: what DQN's convolutions of 8, 4 and 3 pixels at steps of 4, 2 and 1 leave some of
+
+
+def n_planes(space: spaces.Space[Any]) -> int:
+    """Grey pictures in an observation, one above the other, large enough for convolutions; 0 where it shows none."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3):
+        return 0
+    *stacked, height, width = space.shape
+    planes = stacked[0] if stacked else 1
+    return planes if min(height, width) >= SMALLEST_SIDE and planes <= min(height, width) else 0
+
+
 def in_space(observations: Any, space: spaces.Space[Any]) -> NDArray[Any]:
     """A copy of observations (n, ...) in the space's dtype, unless the cast would change whole numbers.
 

@@ -13,8 +13,7 @@ from mfec.algorithms.baselines.optimizer import CentredRMSprop
 from mfec.algorithms.baselines.replay import FrameReplay, PrioritisedReplay
 from mfec.algorithms.baselines.settings import A2CConfig, DQNConfig
 from mfec.algorithms.baselines.vec_env import EnvironmentsVecEnv
-
-SMALLEST_SIDE = 36  # what three convolutions of 8, 4 and 3 pixels at steps of 4, 2 and 1 leave something of
+from mfec.envs.spaces import SMALLEST_SIDE
 
 
 def make_model(

@@ -10,19 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.algorithms.nec.dictionary import NeuralDictionary
-from mfec.algorithms.nec.network import KeyNetwork, NetworkEmbedding, shows_pictures
+from mfec.algorithms.nec.network import KeyNetwork, NetworkEmbedding
 from mfec.algorithms.nec.replay import Replay
 from mfec.algorithms.nec.settings import NECConfig
 from mfec.algorithms.torch_state import module_tensors, optimizer_tensors, restore_module, restore_optimizer
 from mfec.checkpoint import read_checkpoint
 from mfec.config import DeviceName, EpisodeEnd, FewNeighbours, IndexName, Ties, Truncated
 from mfec.device import Channel, device_name, refuse_missing
+from mfec.envs.spaces import n_planes
 from mfec.episode import Episode
-from mfec.episodic_agent import AnyEnv, EpisodicAgent, complete_agent
+from mfec.episodic_agent import EpisodicAgent
 from mfec.games import Decision, Played
 from mfec.interface import CallbackList, Metrics
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import array_keys
+from mfec.resumable_agent import AnyEnv, complete_agent
 from mfec.schedule import Linear
 from mfec.threads import n_threads
 
@@ -107,7 +109,7 @@ class NEC(EpisodicAgent):
         config = self.config
         refuse_missing(config.device)
         # A small network is ten times slower on two threads than on one, where another process is busy.
-        torch.set_num_threads(n_threads() if shows_pictures(self.observation_space) else 1)
+        torch.set_num_threads(n_threads() if n_planes(self.observation_space) else 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self._projection.generate_state(1)[0]))
             network = KeyNetwork(self.observation_space, config.dim)
@@ -117,11 +119,9 @@ class NEC(EpisodicAgent):
             index=config.index, recall=config.recall, few_neighbours=config.few_neighbours, device=device,
         )  # fmt: skip
         self.memory: EpisodicMemory = self.dictionary.memory
-        self._optimizer = torch.optim.RMSprop(
-            network.parameters(), lr=config.learning_rate, alpha=DECAY, eps=SMALLEST
-        )
+        self._optimizer = torch.optim.RMSprop(network.parameters(), lr=config.learning_rate, alpha=DECAY, eps=SMALLEST)
         space = self.observation_space
-        self.replay = Replay(config.replay_capacity, space.shape or (), space.dtype, planes=network.planes)
+        self.replay = Replay(config.replay_capacity, space.shape or (), space.dtype, planes=n_planes(space) or 1)
 
     # -- The algorithm ------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ except ImportError:
     raise ImportError("Neural Episodic Control needs the extra `torch`: pip install 'mfec[torch]'") from None
 from torch import nn
 
-SMALLEST_SIDE = 36  # what three convolutions of 8, 4 and 3 pixels at steps of 4, 2 and 1 leave something of
+from mfec.envs.spaces import n_planes
 
 
 class KeyNetwork(nn.Module):
@@ -30,21 +30,23 @@ class KeyNetwork(nn.Module):
 
     def __init__(self, space: spaces.Box | spaces.Discrete[Any], dim: int) -> None:
         super().__init__()
-        self._space, self._shape = space, space.shape or ()
+        self._shape = space.shape or ()
         self._n, self._start = (int(space.n), int(space.start)) if isinstance(space, spaces.Discrete) else (0, 0)
-        self.planes = n_planes(space)
+        self._planes = n_planes(space)
         size = self._n or int(np.prod(self._shape))
-        if shows_pictures(space):
+        if self._planes:
             height, width = self._shape[-2:]
             trunk = [
-                nn.Conv2d(self.planes, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(),
+                nn.Conv2d(self._planes, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(),
                 nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(),
             ]  # fmt: skip
             with torch.no_grad():
-                flat = nn.Sequential(*trunk)(torch.zeros(1, self.planes, height, width)).shape[1]
+                flat = nn.Sequential(*trunk)(torch.zeros(1, self._planes, height, width)).shape[1]
             self.layers = nn.Sequential(*trunk, nn.Linear(flat, 512), nn.ReLU(), nn.Linear(512, dim))
         else:
-            self.layers = nn.Sequential(nn.Linear(size, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, dim))
+            self.layers = nn.Sequential(
+                nn.Linear(size, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, dim)
+            )
         # Torch's own weights are so small that all pictures of a game have one key: the nearest of 3,500 states of
         # Q*bert lies at a squared distance of 2e-7, far below delta, and all neighbours weigh the same. With these it
         # lies at 4e-3, that of Ms. Pac-Man at 5e-2.
@@ -62,8 +64,8 @@ class KeyNetwork(nn.Module):
             inputs = observations.float() / 255.0
         else:
             inputs = observations.float()
-        if shows_pictures(self._space):
-            inputs = inputs.reshape(-1, self.planes, *self._shape[-2:])
+        if self._planes:
+            inputs = inputs.reshape(-1, self._planes, *self._shape[-2:])
         else:
             inputs = inputs.reshape(len(inputs), -1)
         keys: torch.Tensor = self.layers(inputs)
@@ -88,15 +90,3 @@ class NetworkEmbedding:
         shown = torch.from_numpy(np.ascontiguousarray(observations)).to(self.device)
         keys: torch.Tensor = self.network(shown)
         return keys
-
-
-def shows_pictures(space: spaces.Space[Any]) -> bool:
-    """Whether observations are grey pictures, or stacks of them, that are large enough for the convolutions."""
-    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3):
-        return False
-    return min(space.shape[-2:]) >= SMALLEST_SIDE and (len(space.shape) == 2 or space.shape[0] <= min(space.shape[1:]))
-
-
-def n_planes(space: spaces.Space[Any]) -> int:
-    """Pictures in an observation, one above the other; 1 where it shows none."""
-    return space.shape[0] if shows_pictures(space) and len(space.shape or ()) == 3 else 1
