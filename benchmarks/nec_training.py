@@ -4,6 +4,9 @@ The plain version is what one writes first: for each action a tensor of keys and
 over all of them, autograd and torch.optim.RMSprop. Both agents have the same network and settings, play one environment
 of the same game, and begin with full dictionaries of the same random keys, so that every write gives up an entry.
 
+Both use as many threads on the CPU as there are cores, or MFEC_THREADS: 1 where the machine is busy with anything else,
+since torch's threads wait for each other (33 plain steps a second, not 3, at 2,000 keys an action on two busy cores).
+
     python benchmarks/nec_training.py --device cuda --game qbert --json results/benchmarks/nec_training.json
 """
 
@@ -12,7 +15,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ from rich.table import Table
 from torch import nn
 
 from mfec import make_atari
+from mfec.threads import n_threads
 
 P, DIM, DELTA, ALPHA, GAMMA, N_STEP, EPSILON = 50, 64, 0.001, 0.1, 0.99, 100, 0.05
 BATCH, STEPS_BETWEEN_UPDATES, REPLAY, RATE = 32, 4, 100_000, 1e-4
@@ -46,12 +49,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     options.entries = options.entries or (500_000 if options.device == "cuda" else 20_000)
+    torch.set_num_threads(n_threads())
     report: dict[str, Any] = {
         "game": options.game,
         "actions": int(make_atari(options.game).action_space.n),
         "entries": options.entries,
         "machine": torch.cuda.get_device_name() if options.device == "cuda" else "CPU",
-        "cores": len(os.sched_getaffinity(0)),
+        "threads": n_threads(),
         "torch": torch.__version__,
     }
     for name in options.agents:
@@ -210,7 +214,8 @@ class PlainTorch:
             self.values[action][slots[identity]] += ALPHA * (ret - self.values[action][slots[identity]])
             return
         slot = int(self.last_used[action].argmin())  # the dictionary is full
-        slots.pop(owners.get(slot, 0), None)
+        if slot in owners:
+            del slots[owners[slot]]
         slots[identity], owners[slot] = slot, identity
         self.keys[action][slot], self.values[action][slot] = key, ret
         self.last_used[action][slot] = self.steps
@@ -225,7 +230,7 @@ AGENTS = {"plain torch": PlainTorch, "mfec": Ours}
 
 def show(report: dict[str, Any]) -> None:
     """Print the table."""
-    machine = f"{report['machine']}, {report['cores']} cores, torch {report['torch']}"
+    machine = f"{report['machine']}, {report['threads']} threads, torch {report['torch']}"
     table = Table(title=f"{report['game']}, {report['actions']} actions x {report['entries']:,} keys, {machine}")
     columns = [name for name in AGENTS if name in report]
     for column in ("", *columns, "ratio"):
