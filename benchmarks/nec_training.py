@@ -230,7 +230,7 @@ AGENTS = {"plain torch": PlainTorch, "mfec": Ours}
 
 def show(report: dict[str, Any]) -> None:
     """Print the table."""
-    machine = f"{report['machine']}, {report['threads']} threads, torch {report['torch']}"
+    machine = f"{report['machine']}, {report['threads']} thread{'s' * (report['threads'] > 1)}, torch {report['torch']}"
     table = Table(title=f"{report['game']}, {report['actions']} actions x {report['entries']:,} keys, {machine}")
     columns = [name for name in AGENTS if name in report]
     for column in ("", *columns, "ratio"):
