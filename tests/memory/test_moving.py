@@ -27,11 +27,11 @@ class Drifting:
         self.memory.write(self.states.reshape(-1, dim), np.repeat([0, 1], n), np.zeros(2 * n), np.arange(2 * n))
         self.look_up(4)
 
-    def move(self, n: int, step: float) -> tuple[Array, Array]:
+    def move(self, n: int, step: float, apart: float = 0.1) -> tuple[Array, Array]:
         """Move this many, some of them twice in one call; returns their places."""
         actions, slots = self.rng.integers(0, 2, n), self.rng.integers(0, self.states.shape[1], n)
         noise = self.rng.standard_normal((n, self.states.shape[2]))
-        to = (self.states[actions, slots] + step + 0.1 * noise).astype(np.float32)
+        to = (self.states[actions, slots] + step + apart * noise).astype(np.float32)
         self.memory.move(actions, slots, to, np.arange(n))
         for row in range(n):
             self.states[actions[row], slots[row]] = to[row]
@@ -92,9 +92,9 @@ def test_cells_find_states_where_they_are_now(index: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(recall, "SHARE_OF_TIME", 1.0)
     drifting = Drifting(4000, 16, k=11, index=index)
     found, counted = 0, 0
-    for _ in range(40):
+    for turn in range(60):
         before = drifting.states.copy()
-        actions, slots = drifting.move(1500, 0.2)
+        actions, slots = drifting.move(1500 if turn % 3 == 0 else 200, 0.2, apart=0.7)  # many, or too few for new cells
         some = slice(0, 40)
         here, apart = drifting.memory.nearest(drifting.states[actions[some], slots[some]], actions[some])
         assert here[:, 0].tolist() == slots[some].tolist()
