@@ -60,8 +60,12 @@ class ReferenceMemory:
         update: str,
         few_neighbours: str,
         kernel: str = "mean",
+        delta: float = 0.001,
+        alpha: float = 0.1,
+        exact_matches: bool = True,
     ) -> None:
-        self.capacity, self.k, self.kernel = capacity, k, kernel
+        self.capacity, self.k, self.kernel, self.delta, self.alpha = capacity, k, kernel, delta, alpha
+        self.exact_matches = exact_matches
         self.eviction, self.update, self.few_neighbours = eviction, update, few_neighbours
         self.buffers: list[dict[Identity, Entry]] = [{} for _ in range(n_actions)]
         self.tick = 0
@@ -72,7 +76,9 @@ class ReferenceMemory:
             buffer = self.buffers[action]
             if identity in buffer:
                 entry = buffer[identity]
-                entry.value = max(entry.value, float32(ret)) if self.update == "max" else float32(ret)
+                latest = float32(ret)
+                step = float32(entry.value + self.alpha * (latest - entry.value))
+                entry.value = {"max": max(entry.value, latest), "replace": latest, "step": step}[self.update]
                 entry.tick = self.tick
             else:
                 if len(buffer) == self.capacity:
@@ -89,15 +95,18 @@ class ReferenceMemory:
             values.append([])
             exact.append([])
             for action, buffer in enumerate(self.buffers):
-                match = buffer.get(identity)
+                match = buffer.get(identity) if self.exact_matches else None
                 read = [match] if match else self.nearest(state, action, self.k)
                 values[-1].append(match.value if match else self.mean(state, read))
                 exact[-1].append(match is not None)
-                if mark_used and self.eviction == "used":
-                    for entry in read:
-                        entry.tick = self.tick
+                if mark_used:
+                    self.use(read)
             self.tick += mark_used and self.eviction == "used"
         return values, exact
+
+    def use(self, entries: list[Entry]) -> None:
+        for entry in entries if self.eviction == "used" else []:
+            entry.tick = self.tick
 
     def mean(self, state: State, entries: list[Entry]) -> float:
         if len(entries) == self.k or (entries and self.few_neighbours == "mean"):
@@ -108,7 +117,7 @@ class ReferenceMemory:
                 return float32(total / len(entries))
             total = weights = 0.0
             for entry in entries:
-                weight = 1.0 / (squared_distance(entry.state, state) + 0.001)
+                weight = 1.0 / (squared_distance(entry.state, state) + self.delta)
                 total += weight * entry.value
                 weights += weight
             return float32(total / weights)
@@ -175,6 +184,40 @@ class Pair:
         assert estimates.values.tolist() == values
         assert estimates.exact.tolist() == exact
 
+    def nearest(self, states: Sequence[State], actions: Sequence[int], mark_used: bool) -> None:
+        slots, squared = self.memory.nearest(states, actions, mark_used=mark_used)
+        reference, k = self.reference, self.reference.k
+        assert (slots.dtype, slots.shape) == (np.int64, (len(states), k))
+        assert (squared.dtype, squared.shape) == (np.float64, (len(states), k))
+        for row, (state, action) in enumerate(zip(states, actions, strict=True)):
+            near = reference.nearest(state, action, k)
+            there = slots[row, : len(near)]
+            assert self.memory.at([action] * len(near), there).entry_ids.tolist() == [entry.entry_id for entry in near]
+            assert squared[row].tolist() == [
+                *(squared_distance(entry.state, state) for entry in near),
+                *[math.inf] * (k - len(near)),
+            ]
+            assert (slots[row, len(near) :] == -1).all()
+            if mark_used:
+                reference.use(near)
+                reference.tick += reference.eviction == "used"
+
+    def move(self, picks: Sequence[int], states: Sequence[State], values: Sequence[float]) -> None:
+        """Move the entries at these positions, counted around, of all that there are."""
+        actions, slots = self.memory.buffers.places()
+        picked = [pick % len(slots) for pick in picks if len(slots)]
+        states, values = states[: len(picked)], values[: len(picked)]
+        ids = self.memory.entries().entry_ids[picked].tolist()
+        shape = (len(picked), self.dim)
+        self.memory.move(actions[picked], slots[picked], np.reshape(states, shape), values)
+        by_id = {entry.entry_id: entry for buffer in self.reference.buffers for entry in buffer.values()}
+        for entry_id, state, value in zip(ids, states, values, strict=True):
+            by_id[entry_id].state, by_id[entry_id].value = state, float32(value)
+
+    def reload(self) -> None:
+        """What a checkpoint keeps goes on as if nothing had been."""
+        self.memory = EpisodicMemory.restore(self.memory.settings(), self.memory.tensors())
+
     def filter(self, rule: Rule, by_mask: bool) -> None:
         before = len(self.memory)
         forgotten = self.memory.filter(rule.of_all(self.memory.entries()) if by_mask else rule.of_all)
@@ -196,11 +239,10 @@ class Pair:
             for action, buffer in enumerate(other.reference.buffers)
             for identity, entry in buffer.items()
         ]
-        known = [
-            (next(buffer[identity] for buffer in self.reference.buffers if identity in buffer), entry)
-            for *_, identity, entry in theirs
-            if any(identity in buffer for buffer in self.reference.buffers)
-        ]
+        known = []  # those of the same action first: states that have moved differ between actions
+        for _, _, action, identity, entry in theirs:
+            buffers = [self.reference.buffers[action], *self.reference.buffers]
+            known += [(buffer[identity], entry) for buffer in buffers if identity in buffer][:1]
         if 2 * sum(ours.state != entry.state for ours, entry in known) > len(known):
             with pytest.raises(ValueError, match="their embeddings differ"):
                 self.memory.merge(other.memory)
@@ -260,7 +302,10 @@ options = st.fixed_dictionaries(
         "capacity": st.integers(1, 6),
         "k": st.integers(1, 5),
         "eviction": st.sampled_from(["updated", "used"]),
-        "update": st.sampled_from(["max", "replace"]),
+        "update": st.sampled_from(["max", "replace", "step"]),
+        "alpha": st.sampled_from([0.1, 0.7, 1.0]),
+        "delta": st.sampled_from([0.001, 2.0]),
+        "exact_matches": st.booleans(),
         "few_neighbours": st.sampled_from(["infinity", "mean", "zero"]),
         "kernel": st.sampled_from(["mean", "inverse"]),
     }
@@ -283,7 +328,15 @@ def names(draw: st.DrawFn, n: int) -> Any:
 def operations(draw: st.DrawFn) -> tuple[Any, ...]:
     states = draw(st.lists(grid_states, min_size=1, max_size=4))
     n = len(states)
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["write", "write", "write", "estimate", "estimate", "nearest", "move", "reload"]))
+    if kind == "write":
         actions = draw(st.lists(st.integers(0, N_ACTIONS - 1), min_size=n, max_size=n))
         return "write", states, actions, draw(st.lists(thirds, min_size=n, max_size=n)), draw(names(n))
+    if kind == "nearest":
+        return kind, states, draw(st.lists(st.integers(0, N_ACTIONS - 1), min_size=n, max_size=n)), draw(st.booleans())
+    if kind == "move":
+        picks = draw(st.lists(st.integers(0, 11), min_size=n, max_size=n))
+        return kind, picks, states, draw(st.lists(thirds, min_size=n, max_size=n))
+    if kind == "reload":
+        return (kind,)
     return "estimate", states, draw(names(n)), draw(st.booleans())

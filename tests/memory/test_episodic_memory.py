@@ -34,14 +34,18 @@ def test_any_sequence_of_reads_and_writes_equals_the_reference(
         pair = Pair(N_ACTIONS, 2, index=index, **options)
     for name, *arguments in sequence:
         getattr(pair, name)(*arguments)
-        pair.compare_neighbours(arguments[0][0])
+        pair.compare_neighbours((1.0, 2.0))
     pair.compare_entries()
 
 
 @every_index
 @pytest.mark.parametrize(
     ("eviction_rule", "few_neighbours", "update", "kernel"),
-    [("updated", "infinity", "max", "mean"), ("used", "mean", "replace", "inverse")],
+    [
+        ("updated", "infinity", "max", "mean"),
+        ("used", "mean", "replace", "inverse"),
+        ("used", "mean", "step", "inverse"),
+    ],
 )
 def test_many_reads_and_writes_equal_the_reference(
     index: str, eviction_rule: str, few_neighbours: str, update: str, kernel: str
@@ -370,7 +374,7 @@ def test_actions_that_are_no_integers_are_refused(actions: Any) -> None:
 ])  # fmt: skip
 def test_each_state_needs_one_action_and_one_return(actions: Any, returns: Any) -> None:
     memory = small_memory()
-    with pytest.raises(ValueError, match="(actions|returns) must be 2 numbers in a row"):
+    with pytest.raises(ValueError, match=r"(actions|returns) must be 2 numbers in a row"):
         memory.write([[2.0, 2.0], [3.0, 3.0]], actions, returns)
     assert memory.sizes.tolist() == [1, 1, 0]
 

@@ -32,7 +32,7 @@ writes = st.lists(
 )
 
 
-@given(writes, st.sampled_from(["max", "replace"]), st.sampled_from([2, 6]))
+@given(writes, st.sampled_from(["max", "replace", "step"]), st.sampled_from([2, 6]))
 @settings(max_examples=25)
 def test_an_origin_stays_with_the_return_that_it_led_to(written, update, capacity):
     """Against a dictionary, with an order of updates, in which an entry is (value, origin)."""
@@ -42,6 +42,8 @@ def test_an_origin_stays_with_the_return_that_it_led_to(written, update, capacit
         memory.write([[state]], [action], [value], origins=[[episode, 10 * episode]])
         before = known[action].pop(state, None)
         stays = before is not None and update == "max" and before[0] >= value
+        if before is not None and update == "step":  # as the number that is stored, with the latest origin
+            value = float(np.float32(before[0] + 0.1 * (value - before[0])))
         entry = before if stays else (value, episode)
         if before is None and len(known[action]) == capacity:
             known[action].pop(next(iter(known[action])))  # least recently updated
