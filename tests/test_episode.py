@@ -63,15 +63,37 @@ def test_a_life_ends_the_episode_but_not_the_score(first, second):
     assert episode.steps == len(first) + len(second)
 
 
-@given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=10), min_size=1, max_size=5))
-def test_episodes_survive_a_checkpoint(envs):
+@given(rewards_of_an_episode, rewards_of_an_episode, st.integers(1, 4))
+def test_the_first_step_can_be_taken_out(life_before, rewards, frame_skip):
+    """It is the last one of `backwards` and `origins`; large rewards that are gone leave nothing behind."""
+    episode = episode_of([*life_before, 1e300], number=3)
+    episode.forget_steps()
+    for i, reward in enumerate(rewards):
+        episode.append(np.array([i], np.float32), np.array([i, 0], np.uint64), i % 3, reward)
+    episode.places = list(range(10, 10 + len(rewards)))
+    for i in range(len(rewards)):
+        states, keys, actions, _ = episode.backwards(1.0)
+        origin = tuple(episode.origins(frame_skip)[-1])
+        state, key, action, place, own = episode.take_first(frame_skip)
+        assert (state, key.tolist(), action) == (states[-1], keys[-1].tolist(), actions[-1])
+        assert (place, own) == (10 + i, origin)
+        assert episode.rewards == rewards[i + 1 :]
+        assert episode.magnitude == pytest.approx(math.fsum(map(abs, rewards[i + 1 :])), rel=1e-12)
+    assert not episode.places
+    assert episode.steps == len(life_before) + 1 + len(rewards)
+
+
+@given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=10), min_size=1, max_size=5), st.booleans())
+def test_episodes_survive_a_checkpoint(envs, replayed):
     episodes = [episode_of(rewards, lives=i) for i, rewards in enumerate(envs)]
+    for i, episode in enumerate(episodes):
+        episode.places = [100 * i + step for step in range(episode.steps)] if replayed else []
     saved = {"episodes": [episode.summary() for episode in episodes]}
     restored = restore_episodes(saved, episode_tensors(episodes, dim=2))
     assert len(restored) == len(episodes)
     for ours, theirs in zip(restored, episodes, strict=True):
         assert (ours.score, ours.steps, ours.lives) == (theirs.score, theirs.steps, theirs.lives)
-        assert (ours.actions, ours.rewards) == (theirs.actions, theirs.rewards)
+        assert (ours.actions, ours.rewards, ours.places) == (theirs.actions, theirs.rewards, theirs.places)
         for one, other in zip(ours.backwards(0.9), theirs.backwards(0.9), strict=True):
             assert np.array_equal(one, other)
 
