@@ -90,7 +90,7 @@ class NEC(EpisodicAgent):
         seed: int | None = None,
     ) -> None:
         config = NECConfig(
-            p=p, delta=delta, gamma=gamma, n_step=n_step, epsilon=epsilon, capacity=capacity, dim=dim, alpha=alpha,
+            p=p, delta=delta, gamma=gamma, n_step=n_step, epsilon=str(epsilon) if isinstance(epsilon, Linear) else epsilon, capacity=capacity, dim=dim, alpha=alpha,
             learning_rate=learning_rate, key_learning_rate=key_learning_rate, value_learning_rate=value_learning_rate,
             batch_size=batch_size, train_frames=train_frames, replay_capacity=replay_capacity,
             replay_start=replay_start, index=index, device=device_name(device), recall=recall,
