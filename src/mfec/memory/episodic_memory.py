@@ -167,6 +167,11 @@ class EpisodicMemory:
             self._mark_used(np.full(wanted.shape, -1), found.slots)
         return found.slots[rows, taken], found.squared[rows, taken]
 
+    def slots_of(self, identities: Identities, actions: ArrayLike) -> NDArray[np.int64]:
+        """The slot of each state in the buffer of its own action, int64 (n,); -1 where it is not known there."""
+        keys = identity_keys(identities)
+        return self._store.table.find(keys)[np.arange(len(keys)), checked_actions(actions, len(keys), self.n_actions)]
+
     def at(self, actions: ArrayLike, slots: ArrayLike) -> Entries:
         """A copy of the entries in these places, int (n,) each; slots are those of `nearest`."""
         return self._store.read(*checked_places(actions, slots, self.buffers.sizes))

@@ -80,8 +80,10 @@ def test_a_key_that_was_just_stored_can_be_looked_up_and_learned_from() -> None:
     values, weights, near = dictionary.look_up(key, 0)
     values.sum().backward()
     assert values.item() == pytest.approx((1.0 / DELTA + 5.0 / (1.0 + DELTA)) / (1.0 / DELTA + 1.0 / (1.0 + DELTA)))
-    assert torch.isfinite(key.grad).all() and torch.isfinite(near.keys.grad).all()
-    assert weights[0, 2] == 0.0 and near.slots[0].tolist()[2] == -1
+    assert torch.isfinite(key.grad).all()
+    assert torch.isfinite(near.keys.grad).all()
+    assert weights[0, 2] == 0.0
+    assert near.slots[0].tolist()[2] == -1
 
 
 def test_an_empty_dictionary_says_zero() -> None:
@@ -89,7 +91,8 @@ def test_an_empty_dictionary_says_zero() -> None:
     dictionary.write([[0.0, 0.0]], [0], [1.0])
     key = torch.zeros(2, 2, requires_grad=True)
     values, weights, near = dictionary.look_up(key, [0, 1])
-    assert values.tolist() == [1.0, 0.0] and weights[1].tolist() == [0.0] * 3
+    assert values.tolist() == [1.0, 0.0]
+    assert weights[1].tolist() == [0.0] * 3
     values.sum().backward()
     dictionary.descend(near, key_step=0.1, value_step=0.1)
     assert len(dictionary) == 1
@@ -141,6 +144,18 @@ def test_descending_brings_values_to_their_targets_and_neighbours_stay_exact() -
     for row, action in enumerate(actions.tolist()):
         _, _, nearest = dense_look_up(queries[row].double(), *contents(dictionary, action), 7)
         assert near.slots[row].tolist() == nearest.tolist()
+
+
+def test_own_entries_can_be_left_out() -> None:
+    dictionary = NeuralDictionary(2, 1, capacity=10, p=2)
+    dictionary.write([[0.0], [1.0], [0.0]], [0, 0, 1], [4.0, 8.0, 2.0], identities=[b"here", b"there", b"here"])
+    keys = torch.zeros(3, 1, requires_grad=True)
+    values, weights, near = dictionary.look_up(keys, [0, 0, 1], leave_out=[b"here", b"elsewhere", b"here"])
+    assert values.tolist() == [8.0, pytest.approx(4.0, abs=0.01), 0.0]
+    assert weights[0].tolist() == [0.0, 1.0]
+    values.sum().backward()
+    dictionary.descend(near, key_step=0.1, value_step=0.1)
+    assert dictionary.memory.entries(1).values.tolist() == [2.0]
 
 
 def test_steps_need_gradients() -> None:

@@ -33,7 +33,7 @@ import torch  # isort: skip  # after the modules above have said what is missing
 DECAY, SMALLEST = 0.95, 1e-8  # of RMSProp
 CHANGEABLE = {
     "gamma", "epsilon", "alpha", "learning_rate", "key_learning_rate", "value_learning_rate", "batch_size",
-    "train_frames", "ties", "episode", "truncated",
+    "leave_one_out", "train_frames", "ties", "episode", "truncated",
 }  # fmt: skip
 """The settings that `NEC.load` can change; with another of the rest, what is remembered would not fit."""
 
@@ -76,6 +76,7 @@ class NEC(EpisodicAgent):
         learning_rate: float = NECConfig.learning_rate,
         key_learning_rate: float = NECConfig.key_learning_rate,
         value_learning_rate: float = NECConfig.value_learning_rate,
+        leave_one_out: bool = NECConfig.leave_one_out,
         batch_size: int = NECConfig.batch_size,
         train_frames: int = NECConfig.train_frames,
         replay_capacity: int = NECConfig.replay_capacity,
@@ -90,11 +91,12 @@ class NEC(EpisodicAgent):
         seed: int | None = None,
     ) -> None:
         config = NECConfig(
-            p=p, delta=delta, gamma=gamma, n_step=n_step, epsilon=str(epsilon) if isinstance(epsilon, Linear) else epsilon, capacity=capacity, dim=dim, alpha=alpha,
+            p=p, delta=delta, gamma=gamma, n_step=n_step,
+            epsilon=str(epsilon) if isinstance(epsilon, Linear) else epsilon, capacity=capacity, dim=dim, alpha=alpha,
             learning_rate=learning_rate, key_learning_rate=key_learning_rate, value_learning_rate=value_learning_rate,
-            batch_size=batch_size, train_frames=train_frames, replay_capacity=replay_capacity,
-            replay_start=replay_start, index=index, device=device_name(device), recall=recall,
-            few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
+            leave_one_out=leave_one_out, batch_size=batch_size, train_frames=train_frames,
+            replay_capacity=replay_capacity, replay_start=replay_start, index=index, device=device_name(device),
+            recall=recall, few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
         )  # fmt: skip
         super().__init__(env, config=config, seed=seed)
         self._discounts = gamma ** np.arange(n_step)
@@ -163,6 +165,8 @@ class NEC(EpisodicAgent):
         """
         began = time.perf_counter()
         after = 0.0 if cut_off is None else self._value_after(episode, cut_off)
+        if after is None and self._truncated == "bootstrap":  # nothing is known yet
+            after = 0.0
         if after is not None:
             *_, returns = episode.backwards(self.config.gamma, after)
             self._write(episode, returns[::-1].tolist())
@@ -184,7 +188,8 @@ class NEC(EpisodicAgent):
         if len(self.replay) < config.replay_start:
             return
         observations, actions, returns = self.replay.draw(config.batch_size, self._minibatches)
-        values, _, neighbours = self.dictionary.look_up(self.embedding.keys(observations), actions)
+        own = array_keys(observations) if config.leave_one_out else None
+        values, _, neighbours = self.dictionary.look_up(self.embedding.keys(observations), actions, leave_out=own)
         loss = (values - torch.from_numpy(returns).to(values.device)).square().mean()
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

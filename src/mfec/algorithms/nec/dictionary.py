@@ -107,17 +107,27 @@ class NeuralDictionary(nn.Module):
         return repr(self.memory)
 
     def look_up(
-        self, keys: torch.Tensor, action: int | Sequence[int] | NDArray[np.integer[Any]] | torch.Tensor
+        self,
+        keys: torch.Tensor,
+        action: int | Sequence[int] | NDArray[np.integer[Any]] | torch.Tensor,
+        *,
+        leave_out: Identities | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, LookedUp]:
         """Values, (n,), of an action in states with these keys, (n, dim); the weights, (n, p), and the neighbours.
 
-        action: one for all of them, or one for each. Where an action's dictionary is empty, the value is 0.
+        Where an action's dictionary is empty, the value is 0.
+
+        action: one for all of them, or one for each. leave_out: identities of the states, whose own entries do not count
+        if they are among the p nearest.
         """
         queries = keys.detach().to("cpu", torch.float32).numpy()
         asked = action.cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)
         actions = np.broadcast_to(asked, len(queries)).astype(np.int64)
         slots, _ = self.memory.nearest(queries, actions, mark_used=self.training)
         found = slots >= 0
+        if leave_out is not None:
+            found &= slots != self.memory.slots_of(leave_out, actions)[:, None]
+            slots = np.where(found, slots, -1)
         entries = self.memory.at(np.broadcast_to(actions[:, None], slots.shape)[found], slots[found])
         near = np.zeros((*slots.shape, self.memory.dim), np.float32)
         stored = np.zeros(slots.shape, np.float32)
@@ -194,7 +204,7 @@ class NeuralDictionary(nn.Module):
     def take_over(
         self, settings: dict[str, Any], tensors: dict[str, NDArray[Any]], *, index: IndexName | None = None
     ) -> None:
-        """Put the memory that these settings and tensors describe (`EpisodicMemory.settings`) in the place of its own."""
+        """Put the memory that these settings and tensors (`EpisodicMemory.settings`) describe in place of its own."""
         self.memory = EpisodicMemory.restore(settings, tensors, device=self._device, index=index)
 
 

@@ -36,6 +36,9 @@ class NECConfig(Settings):
     """Step size of RMSProp, for the keys of neighbours."""
     value_learning_rate: float = 0.01
     """Share of a minibatch's error that the values of neighbours take over, each by its weight; below alpha."""
+    leave_one_out: bool = True
+    """Whether a minibatch looks its steps up without their own entries, so that it learns from what others say. With them
+    (--no-leave-one-out) a step's own return decides most of its value, and little is left to learn."""
     batch_size: int = 32
     """Steps in a minibatch."""
     train_frames: int = 16
@@ -45,8 +48,8 @@ class NECConfig(Settings):
     replay_start: int = 1_000
     """Steps in replay before the first minibatch."""
     index: IndexName = "auto"
-    """How neighbours are searched: exact, cuda (exact, on --device), cells (approximate), or auto: exact on the CPU, cuda
-    on --device cuda."""
+    """How neighbours are searched: exact, cuda (exact, on --device), cells (approximate), or auto: exact on the CPU,
+    cuda on --device cuda."""
     recall: float = 0.9925
     """Share of the true neighbours that an approximate search is set to find."""
     few_neighbours: FewNeighbours = "mean"
@@ -57,8 +60,8 @@ class NECConfig(Settings):
     episode: EpisodeEnd = "game"
     """What ends an episode: the game, or each lost life (the game goes on either way)."""
     truncated: Truncated = "bootstrap"
-    """Steps before a time limit cuts a game off: bootstrap (add the value of the state it was cut off in), write them as if
-    it had ended, or skip them. auto is as for mfec."""
+    """Steps before a time limit cuts a game off: bootstrap (add the value of the state it was cut off in), write them
+    as if it had ended, or skip them. auto is as for mfec."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
