@@ -117,8 +117,8 @@ class NeuralDictionary(nn.Module):
 
         Where an action's dictionary is empty, the value is 0.
 
-        action: one for all of them, or one for each. leave_out: identities of the states, whose own entries do not count
-        if they are among the p nearest.
+        action: one for all of them, or one for each. leave_out: identities of the states, whose own entries do not
+        count if they are among the p nearest.
         """
         queries = keys.detach().to("cpu", torch.float32).numpy()
         asked = action.cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)

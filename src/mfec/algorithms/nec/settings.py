@@ -37,8 +37,8 @@ class NECConfig(Settings):
     value_learning_rate: float = 0.01
     """Share of a minibatch's error that the values of neighbours take over, each by its weight; below alpha."""
     leave_one_out: bool = True
-    """Whether a minibatch looks its steps up without their own entries, so that it learns from what others say. With them
-    (--no-leave-one-out) a step's own return decides most of its value, and little is left to learn."""
+    """Whether a minibatch looks its steps up without their own entries, so that it learns from what others say. With
+    them (--no-leave-one-out) a step's own return decides most of its value, and little is left to learn."""
     batch_size: int = 32
     """Steps in a minibatch."""
     train_frames: int = 16
