@@ -105,6 +105,18 @@ def test_neighbours_are_those_of_brute_force_while_keys_move() -> None:
             assert squared[row] == pytest.approx(np.sort(far)[:P])
 
 
+def test_the_index_of_a_gpu_finds_the_same_neighbours() -> None:
+    """Its code, on the CPU: the same games, the same keys wherever they have moved."""
+    agents = [
+        NEC("CartPole-v1", p=P, capacity=100, dim=4, replay_start=50, train_frames=4, index=index, seed=0).learn(400)
+        for index in ("exact", "cuda")
+    ]
+    one, other = (agent.memory.entries() for agent in agents)
+    assert agents[0].scores == agents[1].scores
+    assert np.array_equal(one.states, other.states)
+    assert np.array_equal(one.values, other.values)
+
+
 class Needle(gymnasium.Env[Any, Any]):
     """One number of ten says which action pays; the others are ten times as large and say nothing."""
 
