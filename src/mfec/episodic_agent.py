@@ -183,6 +183,11 @@ class EpisodicAgent(ResumableAgent):
         """Its own epsilon."""
         return self.epsilon
 
+    @property
+    def n_step(self) -> int | None:
+        """Rewards in a return, before the value of the state after them; None where a return has all of an episode."""
+        return None
+
     def metrics(self) -> Metrics:
         """Shares of exact matches, milliseconds of look-ups and writes in a step, and what the memory holds."""
         scheduled = {"epsilon": round(self.epsilon, 6)} if isinstance(self.config.epsilon, str) else {}

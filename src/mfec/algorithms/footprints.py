@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from mfec.algorithms.nec.settings import NECConfig
+from typing import TYPE_CHECKING
+
 from mfec.algorithms.registry import Footprint
-from mfec.config import AgentConfig
+
+if TYPE_CHECKING:
+    from mfec.algorithms.nec.settings import NECConfig
+    from mfec.config import AgentConfig
 
 DEVICE_SLACK = 9 / 8  # states are given room in slabs of an eighth of what there is
 
