@@ -169,7 +169,7 @@ class EpisodicAgent(ResumableAgent):
         """
         batch = self._batch(self._seeing.one(observation))
         evidence = self.memory.evidence(self._embed(batch), array_keys(batch))
-        return Explanation(tuple(evidence), int(self.action_space.start))
+        return Explanation(tuple(evidence), int(self.action_space.start), matches=self.memory.exact_matches)
 
     # -- What hangs around the loop -----------------------------------------------------------------------------------
 

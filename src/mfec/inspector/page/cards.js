@@ -43,7 +43,7 @@ class Card {
       ...(run.kernel === "mean" ? [] : [this.weight]),
       this.episode,
       this.frame,
-      this.matched,
+      ...(run.exact_matches ? [this.matched] : []),
     );
     this.item = make("li", {}, this.button);
   }
@@ -64,7 +64,8 @@ class Card {
     const when = recorded ? `episode ${neighbour.episode}, frame ${neighbour.frame}` : "not recorded when it was";
     const words = `Memory ${rank} of ${of}: value ${number(neighbour.value)}, distance ${distance(neighbour.distance)}`;
     const counts = weight(neighbour, this.run);
-    set(this.button, "aria-label", `${words}${counts}, ${when}, matched ${count(neighbour.matched, "time")}`);
+    const matched = this.run.exact_matches ? `, matched ${count(neighbour.matched, "time")}` : "";
+    set(this.button, "aria-label", `${words}${counts}, ${when}${matched}`);
     set(this.button, "aria-disabled", recorded ? null : "true");
     set(this.canvas, "aria-label", recorded ? `Remembered frame ${neighbour.frame} of episode ${neighbour.episode}` : "");
     if (place !== this.place || place === null) {
