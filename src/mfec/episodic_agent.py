@@ -169,7 +169,7 @@ class EpisodicAgent(ResumableAgent):
         """
         batch = self._batch(self._seeing.one(observation))
         evidence = self.memory.evidence(self._embed(batch), array_keys(batch))
-        return Explanation(tuple(evidence), int(self.action_space.start))
+        return Explanation(tuple(evidence), int(self.action_space.start), matches=self.memory.exact_matches)
 
     # -- What hangs around the loop -----------------------------------------------------------------------------------
 
@@ -182,6 +182,11 @@ class EpisodicAgent(ResumableAgent):
     def evaluation_epsilon(self) -> float:
         """Its own epsilon."""
         return self.epsilon
+
+    @property
+    def n_step(self) -> int | None:
+        """Rewards in a return, before the value of the state after them; None where a return has all of an episode."""
+        return None
 
     def metrics(self) -> Metrics:
         """Shares of exact matches, milliseconds of look-ups and writes in a step, and what the memory holds."""

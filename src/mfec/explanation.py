@@ -12,7 +12,8 @@ from mfec.memory import Evidence
 
 COLUMNS = ("action", "value", "comes from", "memory", "weight", "distance", "episode", "frame", "matched")
 SOURCE = COLUMNS.index("comes from")  # the one column of words
-NOTE = "* highest value; memory: its value; weight: its share; matched: how often exactly this state came again"
+NOTE = "* highest value; memory: its value; weight: its share"
+OF_MATCHES = "; matched: how often exactly this state came again"
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,14 @@ class Explanation:
     Attributes:
         actions: one `Evidence` for each action: its value, what that comes from, and its neighbours.
         first_action: the number of the first one, as the environment counts.
+        matches: whether the memory matches states exactly; the table counts how often where it does.
 
     `print` shows it as a table, one line for each memory, and so does a notebook.
     """
 
     actions: tuple[Evidence, ...]
     first_action: int = 0
+    matches: bool = True
 
     @property
     def values(self) -> NDArray[np.float32]:
@@ -45,7 +48,7 @@ class Explanation:
         return np.flatnonzero(self.values == self.values.max()).tolist()
 
     def __str__(self) -> str:
-        rows = [COLUMNS, *self._rows()]
+        rows = [self._columns, *self._rows()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(
@@ -53,12 +56,20 @@ class Explanation:
             ).rstrip()
             for cells in (zip(row, widths, strict=True) for row in rows)
         ]
-        return "\n".join([*lines, NOTE])
+        return "\n".join([*lines, self._note])
 
     def _repr_html_(self) -> str:
         rows = self._rows()
         highest = {number: (0, 1, SOURCE) for number, row in enumerate(rows) if row[0].startswith("*")}
-        return html_table(COLUMNS, rows, note=NOTE, words=[SOURCE], strong=highest)
+        return html_table(self._columns, rows, note=self._note, words=[SOURCE], strong=highest)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return COLUMNS if self.matches else COLUMNS[:-1]
+
+    @property
+    def _note(self) -> str:
+        return NOTE + OF_MATCHES if self.matches else NOTE
 
     def _rows(self) -> list[tuple[str, ...]]:
         """One for each memory; the first of an action says what the action is worth."""
@@ -67,7 +78,8 @@ class Explanation:
             mark = "* " if action in self.highest else ""
             head = (f"{mark}{self.first_action + action}", _number(evidence.value), _source(evidence))
             memories = _memories(evidence) or [("-",) * 6]
-            rows += [(*(head if line == 0 else ("",) * 3), *memory) for line, memory in enumerate(memories)]
+            lines = [(*(head if line == 0 else ("",) * 3), *memory) for line, memory in enumerate(memories)]
+            rows += [line[: len(self._columns)] for line in lines]
         return rows
 
 

@@ -70,7 +70,7 @@ def test_a_row_counts_by_the_frames_that_it_is_about(tmp_path):
 def test_what_has_no_shares_is_said(tmp_path):
     with pytest.raises(FigureError, match=r"a/progress\.csv says nothing of exact matches yet"):
         match_rates([write_run(tmp_path / "a", mfec(), GAME)])
-    with pytest.raises(FigureError, match="there is no run with a memory among these"):
+    with pytest.raises(FigureError, match="there is no run among these whose memory matches states"):
         match_rates([write_run(tmp_path / "b", baseline("a2c"), GAME)])
     with pytest.raises(FigureError, match="differ in k 11 and k 3"):
         match_rates([write_run(tmp_path / str(k), mfec(k=k, seed=k), GAME, progress(0.0, 0.5)) for k in (11, 3)])

@@ -82,6 +82,7 @@ def make_up(
     made.answers["/api/run"] = {
         "environment": environment, "directory": directory, "frames": 300_000, "games": 212,
         "actions": actions, "first_action": 0, "frame_skip": FRAME_SKIP, "k": k, "kernel": kernel, "gamma": 1.0,
+        "exact_matches": True, "n_step": None,
         "epsilon": 0.005, "capacity": 1_000_000, "embedding": "random_projection", "index": "exact", "fps": 15.0,
         "numbers": 4 if numbers else None, "shown_numbers": 128, "numbers_kept": numbers,
         "entries": entries,

@@ -55,6 +55,7 @@ class EpisodicControl(Algorithm):
     label = "MFEC"
     settings = MFECConfig
     looks_up = True
+    matches = True
 
     def defaults(self, env: str, recipe: str = "paper") -> MFECConfig:
         """The settings of a recipe."""

@@ -66,6 +66,8 @@ class Algorithm:
     """Whether the agent stacks frames itself: its environments then show single ones."""
     looks_up: bool = False
     """Whether its agent has an episodic memory: `explain`, the inspector, and a history of episodes are for those."""
+    matches: bool = False
+    """Whether a state that this memory has is valued by what it keeps of that state alone, an exact match."""
 
     def defaults(self, env: str, recipe: str = "paper") -> Settings:
         """Its settings in that environment where none are given; an error for a recipe that it does not have."""

@@ -38,8 +38,9 @@ class Reproduce:
     """Run one of the paper's experiments, or a part of it. Run again, it skips finished runs and goes on with the
     others."""
 
-    experiment: Annotated[Positional[ExperimentName], arg(metavar="figure1|figure2|match_rates")]
-    """figure1: learning curves of all algorithms; figure2: the effect of k; match_rates: shares of exact matches."""
+    experiment: Annotated[Positional[ExperimentName], arg(metavar="figure1|figure2|match_rates|nec")]
+    """figure1: learning curves of all algorithms; figure2: the effect of k; match_rates: shares of exact matches;
+    nec: Neural Episodic Control beside MFEC on the games."""
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """Where the runs go, in DIR/ENV/ALGORITHM/seed-N; runs/EXPERIMENT unless given."""
     games: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = ()
@@ -47,15 +48,15 @@ class Reproduce:
     levels: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = ()
     """Some of the Labyrinth's levels, or all; without --games no games."""
     algorithms: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = ()
-    """Some of mfec, dqn, prioritised_dqn and a2c; unless given, all that the experiment has."""
+    """Some of mfec, nec, dqn, prioritised_dqn and a2c; unless given, all that the experiment has."""
     embeddings: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = ()
     """Of mfec: random_projection, vae or both; unless given, all that the experiment has."""
     k: Annotated[tuple[int, ...], arg(metavar="K [K ...]")] = ()
     """Of figure2: numbers of neighbours; 1, 3, 11, 25 and 50 unless given."""
     seeds: Annotated[int | None, arg(metavar="N")] = None
-    """How many seeds, 0 to N-1; the paper's 5 unless given."""
+    """How many seeds, 0 to N-1; unless given, the paper's 5, and 2 of nec."""
     total_frames: Annotated[int | None, arg(metavar="N")] = None
-    """Frames of every run; unless given, 10 million in a game and 40 million in a level."""
+    """Frames of every run; unless given, 10 million in a game, 2 million of nec, and 40 million in a level."""
     scale: float = 1.0
     """For a first look: this share of the frames and, rounded up, of the seeds, unless --seeds says how many."""
     n_envs: Annotated[int | None, arg(metavar="N")] = None
@@ -70,7 +71,7 @@ class Reproduce:
     checkpoint_frames: int = CHECKPOINT_FRAMES
     """Frames between two checkpoints of a run."""
     keep_frames: bool = False
-    """Keep the frames of MFEC's episodes in each run's history, so that `mfec inspect` need not play them again."""
+    """Keep the frames of agents with a memory in each run's history, so that `mfec inspect` need not play them again."""
     frames_limit_gb: Annotated[float, arg(metavar="GB")] = FRAMES_LIMIT_GB
     """Gigabytes of kept frames in a run; beyond them, those of episodes that the memory has the least of go."""
     ignore_memory_limit: bool = False

@@ -49,8 +49,9 @@ class Train:
     package.module:attribute, an environment class or a function that makes one; `mfec envs` lists them. Several train
     side by side, in OUT/ENV."""
     algorithm: Annotated[str, arg(metavar="NAME")] = RunConfig.algorithm
-    """What learns: mfec, or for comparison dqn, prioritised_dqn or a2c (synchronous A3C), which need the extra
-    `baselines`, or one that another package brings. Each has settings of its own: --algorithm dqn --help shows them."""
+    """What learns: mfec; nec (Neural Episodic Control), which needs the extra `torch`; for comparison dqn,
+    prioritised_dqn or a2c (synchronous A3C), which need the extra `baselines`; or one that another package brings. Each
+    has settings of its own: --algorithm dqn --help shows them."""
     recipe: RecipeName = "paper"
     """Settings of mfec where none are given: the paper's, or those tuned on its five games (see docs/results.md)."""
     total_frames: int = 1_000_000
@@ -70,7 +71,7 @@ class Train:
     checkpoint_frames: int = CHECKPOINT_FRAMES
     """Frames between two checkpoints."""
     keep_frames: bool = False
-    """Keep the frames of MFEC's episodes in OUT/history, so that `mfec inspect` need not play them again: on Atari 130
+    """Keep the frames of an episodic memory in OUT/history, so that `mfec inspect` need not play them again: on Atari 130
     to 310 bytes each. Actions and rewards are always kept."""
     frames_limit_gb: Annotated[float, arg(metavar="GB")] = FRAMES_LIMIT_GB
     """Gigabytes of kept frames; beyond them, those of episodes that the memory has the least of go."""

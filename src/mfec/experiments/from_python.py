@@ -26,6 +26,7 @@ from mfec.run_directory import RunDirectory, RunDirectoryError
 
 if TYPE_CHECKING:
     from mfec.agent import MFEC
+    from mfec.algorithms.nec.agent import NEC
 
 GAMES = 10  # of an evaluation, as `mfec evaluate` plays
 
@@ -40,6 +41,18 @@ def train(
     algorithm: Literal["mfec"] = ...,
     **options: Any,
 ) -> MFEC: ...
+
+
+@overload
+def train(
+    env: EnvLike,
+    out: str | Path | None = None,
+    *,
+    total_frames: int,
+    seed: int = ...,
+    algorithm: Literal["nec"],
+    **options: Any,
+) -> NEC: ...
 
 
 @overload
@@ -83,7 +96,7 @@ def train(
         out: the run directory; None stands for `runs/ENV`.
         total_frames: in all, those of the run that `resume` goes on with included.
         seed: makes the run: environment, exploration, ties, projection.
-        algorithm: `mfec`, `dqn`, `prioritised_dqn`, `a2c`, or one that another package brings.
+        algorithm: `mfec`, `nec`, `dqn`, `prioritised_dqn`, `a2c`, or one that another package brings.
         recipe: the settings where none are given: the `paper`'s, or `tuned` ones.
         resume: go on from the last checkpoint in `out`; begin where there is none.
         callback: a `Callback`, a function of the agent that is called after every step, or several of them.

@@ -1,4 +1,4 @@
-"""The paper's experiments as grids of runs: environments x algorithms x embeddings x neighbours x seeds."""
+"""The papers' experiments as grids of runs: environments x algorithms x embeddings x neighbours x seeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mfec.config import DeviceName, EvaluationConfig, folder_of
 from mfec.recipes import RecipeName
 from mfec.toml import to_toml
 
-ExperimentName = Literal["figure1", "figure2", "match_rates"]
+ExperimentName = Literal["figure1", "figure2", "match_rates", "nec"]
 
 FRAMES_A_STEP = 4  # in the games and in the levels
 GRID = "grid.toml"  # in the folder of a grid: what was asked for
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One of the paper's experiments, as a preset has it."""
+    """An experiment as a preset has it: one of the paper's, or of its successor's."""
 
     name: str
     title: str
@@ -163,6 +163,8 @@ def _parts(experiment: Experiment, choices: Choices) -> Iterator[Part]:
     if choices.k and not experiment.games.k:
         raise ValueError(f"--k is for figure2, which varies it; {experiment.name} has the paper's k")
     for what, part, given in (("game", experiment.games, choices.games), ("level", experiment.levels, choices.levels)):
+        if given and not part.names:
+            raise ValueError(f"{experiment.name} has no {what}s")
         names = _choose(what, given, part.names, experiment.name) if either else part.names
         algorithms = tuple(name for name in part.algorithms if name in (choices.algorithms or part.algorithms))
         algorithms += tuple(name for name in choices.algorithms if name not in OWN)  # another package's, in addition
@@ -188,7 +190,8 @@ def _choose(what: str, given: Sequence[str], there: tuple[str, ...], whose: str)
 
 
 def _algorithms_of(experiment: Experiment) -> str:
-    ways = [f"{', '.join(part.algorithms)} ({', '.join(part.embeddings)})" for part in _both(experiment)]
+    there = [part for part in _both(experiment) if part.names]
+    ways = [f"{', '.join(part.algorithms)} ({', '.join(part.embeddings)})" for part in there]
     return " and ".join(dict.fromkeys(ways))
 
 

@@ -28,12 +28,13 @@ STROKES: dict[tuple[str, str], tuple[str, Any]] = {
     ("mfec", "random_projection"): ("#0a66ad", "solid"),
     ("mfec", "vae"): ("#e8820c", (0, (6, 1.5))),
     ("mfec", "identity"): ("#5a4fa3", (0, (3, 1))),
+    ("nec", ""): ("#c0392b", (0, (4, 0.8))),
     ("dqn", ""): ("#7ccb63", (0, (6, 1.5, 1.5, 1.5))),
     ("prioritised_dqn", ""): ("#e377b5", (0, (1.5, 1))),
     ("a2c", ""): ("#0b5d3b", (0, (8, 1.5, 1.5, 1.5, 1.5, 1.5))),
 }
-"""Colours of the paper's caption; dashes tell apart what some eyes and printers do not."""
-OTHERS = ["#7f4a1e", "#c0392b", "#16a2b8", "#444444"]  # of algorithms that the paper does not have, in turn
+"""Colours of the paper's caption for those that it has; dashes tell apart what some eyes and printers do not."""
+OTHERS = ["#7f4a1e", "#16a2b8", "#444444", "#b59a00"]  # of other packages' algorithms, in turn
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def _names(panels: list[Panel]) -> dict[str, str]:
 
 def _stroke(line: Line) -> tuple[str, Any]:
     own = (line.algorithm, line.embedding)
-    others = [name for name in algorithm_names() if (name, "") not in STROKES]
+    known = {name for name, _ in STROKES}
+    others = [name for name in algorithm_names() if name not in known]
     place = others.index(line.algorithm) if line.algorithm in others else 0
     return STROKES.get(own, (OTHERS[place % len(OTHERS)], "solid"))
 

@@ -10,7 +10,6 @@ from mfec.algorithms import RunConfig
 from mfec.algorithms import algorithm as algorithm_named
 from mfec.algorithms import names as algorithm_names
 from mfec.canonical_names import env_kind
-from mfec.config import AgentConfig
 from mfec.errors import MfecError
 from mfec.figures import ScoreName
 from mfec.figures.scores import SCORES
@@ -96,8 +95,9 @@ def curve_settings(config: RunConfig, *, score: ScoreName = "training") -> dict[
     The device does not, nor does one exact index for another, as they find the same neighbours.
     """
     own = settings_of(config, score=score)
-    if isinstance(config.agent, AgentConfig):
-        index = config.agent.resolved_index()
+    resolved_index = getattr(config.agent, "resolved_index", None)
+    if resolved_index is not None:
+        index = resolved_index()
         own["index"] = "exact" if index == "cuda" else index
     return {name: value for name, value in own.items() if name not in ("seed", "total_frames", "device")}
 

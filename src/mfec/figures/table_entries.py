@@ -42,6 +42,7 @@ Rows = dict[str, dict[str, Row]]  # by environment and label
 
 OURS: dict[str, tuple[str, str]] = {
     "mfec": ("mfec", "random_projection"),
+    "nec": ("nec", ""),
     "dqn": ("dqn", ""),
     "prioritised_replay": ("prioritised_dqn", ""),
     "a3c": ("a2c", ""),

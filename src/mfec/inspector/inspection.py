@@ -15,10 +15,10 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.agent import MFEC
 from mfec.config import AgentConfig, DeviceName
 from mfec.envs import make_env
 from mfec.envs.flattening import Actions
+from mfec.episodic_agent import EpisodicAgent
 from mfec.errors import MfecError
 from mfec.history import History
 from mfec.inspector.memory_map import MemoryMap
@@ -38,7 +38,7 @@ class Inspection:
     """A trained agent under inspection: it plays games, and every number of them can be asked for.
 
     Args:
-        directory: of a run of MFEC with a checkpoint.
+        directory: of a run with an episodic memory, and with a checkpoint.
         seed: makes the games; the first is the one that `mfec evaluate` plays first with this seed.
         epsilon: chance of a random action; None stands for the run's own.
         device: where the memory is searched.
@@ -66,9 +66,10 @@ class Inspection:
         self._directory, self._config = directory, config
         self._env = _renderer(config.env, replace(config.environment, n_envs=1))
         agent = config.kind.load(directory.checkpoint, self._env, config, device=device, playing=True)
-        self.agent = cast(MFEC, agent)
-        self._epsilon = self.agent.epsilon if epsilon is None else epsilon
+        self.agent = cast(EpisodicAgent, agent)
+        self._epsilon = self.agent.evaluation_epsilon if epsilon is None else epsilon
         self._seed = seed
+        self._matches = self.agent.memory.exact_matches
         self._map = MemoryMap(self.agent.memory)
         self._history = History(directory.history)
         self._games: list[RecordedGame] = []
@@ -116,7 +117,7 @@ class Inspection:
 
     def run(self) -> dict[str, Any]:
         """The run, its memory and its map."""
-        agent, settings = self.agent, self.agent.config
+        agent, memory = self.agent, self.agent.memory
         return {
             "environment": self._config.env,
             "directory": str(self._directory.path),
@@ -125,18 +126,20 @@ class Inspection:
             "actions": action_names(self._env, agent.n_actions, int(agent.action_space.start)),
             "first_action": int(agent.action_space.start),
             "frame_skip": agent.frame_skip,
-            "k": settings.k,
-            "kernel": settings.kernel,
-            "gamma": settings.gamma,
+            "k": memory.k,
+            "kernel": memory.kernel,
+            "exact_matches": memory.exact_matches,
+            "gamma": agent.config.gamma,
+            "n_step": agent.n_step,
             "epsilon": self._epsilon,
-            "capacity": settings.capacity,
+            "capacity": memory.capacity,
             "embedding": agent.embedding.name,
             "numbers": numbers_in(agent.observation_space),
             "shown_numbers": MOST_NUMBERS,
             "numbers_kept": numbers_kept(agent),
-            "index": agent.memory.active_index,
+            "index": memory.active_index,
             "fps": float(self._env.metadata.get("render_fps") or 30.0),
-            "entries": agent.memory.sizes.tolist(),
+            "entries": memory.sizes.tolist(),
             "frames_note": self._frames_note(),
             "live": True,
             "recorded_games": len(self._games),
@@ -156,7 +159,7 @@ class Inspection:
             "rewards": [step.reward for step in steps],
             "actions": [step.action for step in steps],
             "explored": [int(step.explored) for step in steps],
-            "exact": [int(step.estimates[step.action].exact) for step in steps],
+            "exact": [int(step.estimates[step.action].exact) for step in steps] if self._matches else None,
             "score": steps[-1].score + steps[-1].reward if steps else 0.0,
             "picture": own.pictures.about() if own.pictures else None,
             "observation": own.observations.about() if own.observations else None,
@@ -273,8 +276,8 @@ class Inspection:
         origins = [origin for estimate in now.estimates for origin in estimate.origins.tolist() if origin[0] > 0]
         ages = [age for age in (self._past.age(*origin) for origin in origins) if age is not None]
         return {
-            "exact_share": now.exact_so_far / (steps * len(now.estimates)),
-            "exact_chosen_share": now.exact_taken_so_far / steps,
+            "exact_share": now.exact_so_far / (steps * len(now.estimates)) if self._matches else None,
+            "exact_chosen_share": now.exact_taken_so_far / steps if self._matches else None,
             "used": sum(len(estimate.values) for estimate in now.estimates),
             "age_median": float(np.median(ages)) if ages else None,
             "age_youngest": min(ages, default=None),

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from mfec.agent import MFEC
+from mfec.episodic_agent import EpisodicAgent
 from mfec.history.frame_codec import picture_shape
 
 MOST_NUMBERS = 128  # of an observation; what has more is a picture to people, or tells them nothing
@@ -22,7 +22,7 @@ def numbers_in(space: spaces.Space[Any]) -> int | None:
     return None if picture_shape(space) is not None else math.prod(space.shape or ())
 
 
-def numbers_kept(agent: MFEC) -> bool:
+def numbers_kept(agent: EpisodicAgent) -> bool:
     """Whether the states in an agent's memory are the numbers of its observations."""
     return numbers_in(agent.observation_space) is not None and agent.embedding.name in ("identity", "table")
 

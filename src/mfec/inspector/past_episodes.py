@@ -12,13 +12,13 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from mfec.agent import MFEC
 from mfec.algorithms import RunConfig
 from mfec.envs import make_env
 from mfec.envs.atari import make_atari
 from mfec.envs.environments import SingleEnvironment, VectorEnvironments, make_environments
 from mfec.envs.names import is_atari
 from mfec.envs.spaces import fits
+from mfec.episodic_agent import EpisodicAgent
 from mfec.errors import MfecError
 from mfec.history import History, PastEpisode
 from mfec.history.frame_codec import frames_in_chunk, pack_frames, picture_shape, pictures_of
@@ -64,7 +64,7 @@ class Replay:
 class PastEpisodes:
     """The past episodes of a run, by number."""
 
-    def __init__(self, agent: MFEC, config: RunConfig, history: History, stop: list[bool]) -> None:
+    def __init__(self, agent: EpisodicAgent, config: RunConfig, history: History, stop: list[bool]) -> None:
         """stop: fills when it is time to end, even in the middle of an episode."""
         self._agent, self._config, self._stop = agent, config, stop
         self.history = history

@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.agent import MFEC
 from mfec.envs.crashes import TheirCode
 from mfec.envs.flattening import Actions, Observations
+from mfec.episodic_agent import EpisodicAgent
 from mfec.history.frame_codec import frames_in_chunk, pack_frames, picture_shape, pictures_of
 from mfec.inspector.memory_map import MemoryMap
 from mfec.inspector.numbers import numbers_kept, shown_numbers
@@ -69,7 +69,7 @@ class RecordedGame:
         self.score = 0.0
 
     def play(
-        self, agent: MFEC, env: gymnasium.Env[Any, Any], map_: MemoryMap, rng: np.random.Generator, stop: list[bool]
+        self, agent: EpisodicAgent, env: gymnasium.Env[Any, Any], map_: MemoryMap, rng: np.random.Generator, stop: list[bool]
     ) -> None:
         """Play it to its end, or until `stop` fills. The memory stays as it is."""
         seeing, acting, their_code = Observations(env.observation_space), Actions(env.action_space), TheirCode(env)

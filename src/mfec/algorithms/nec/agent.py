@@ -278,6 +278,11 @@ class NEC(EpisodicAgent):
         super().set_env(env)
         self.replay.give_up()
 
+    @property
+    def n_step(self) -> int | None:
+        """N."""
+        return int(self.config.n_step)
+
     def metrics(self) -> Metrics:
         """Minibatches so far and their mean loss since the last row, the steps in replay, and what the memory says."""
         losses = self._losses

@@ -79,7 +79,7 @@ def exact_matches(selection: Selection) -> Section:
     """Shares of exact matches beside the paper's."""
     name, title = "match_rates", "Exact matches"
     played = SCORES["training"].has  # whatever the scores are of
-    ours = [line for line in selection.curves if line.config.kind.looks_up and any(map(played, line.runs))]
+    ours = [line for line in selection.curves if line.config.kind.matches and any(map(played, line.runs))]
     runs = [run for line in ours for run in line.runs if played(run) and _says_matches(run)]
     if not runs:
         what = "No run of MFEC here says how many look-ups matched exactly. To make some:"

@@ -43,7 +43,7 @@ class Card {
       ...(run.kernel === "mean" ? [] : [this.weight]),
       this.episode,
       this.frame,
-      this.matched,
+      ...(run.exact_matches ? [this.matched] : []),
     );
     this.item = make("li", {}, this.button);
   }
@@ -64,7 +64,8 @@ class Card {
     const when = recorded ? `episode ${neighbour.episode}, frame ${neighbour.frame}` : "not recorded when it was";
     const words = `Memory ${rank} of ${of}: value ${number(neighbour.value)}, distance ${distance(neighbour.distance)}`;
     const counts = weight(neighbour, this.run);
-    set(this.button, "aria-label", `${words}${counts}, ${when}, matched ${count(neighbour.matched, "time")}`);
+    const matched = this.run.exact_matches ? `, matched ${count(neighbour.matched, "time")}` : "";
+    set(this.button, "aria-label", `${words}${counts}, ${when}${matched}`);
     set(this.button, "aria-disabled", recorded ? null : "true");
     set(this.canvas, "aria-label", recorded ? `Remembered frame ${neighbour.frame} of episode ${neighbour.episode}` : "");
     if (place !== this.place || place === null) {
@@ -143,7 +144,7 @@ class Strip {
     set(this.element, "data-source", estimate.source);
     set(this.list, "aria-label", `Memories behind ${name}`);
     say(this.name, name);
-    say(this.about, behind(estimate, entries));
+    say(this.about, behind(estimate, entries, this.run));
     this.element.hidden = false;
     this.filled = false;
     this.list.hidden = !this.inSight;
@@ -213,7 +214,7 @@ class Strip {
   }
 }
 
-function behind(estimate, entries) {
+function behind(estimate, entries, run) {
   const some = estimate.neighbours.length;
   if (estimate.source === "infinity") {
     return entries === 0 ? "was never tried: it counts as more than any value" : "has too few memories to tell";
@@ -223,5 +224,6 @@ function behind(estimate, entries) {
   }
   if (estimate.source === "exact") return "was taken in this very state before: its value is the best return that followed";
   const weighed = estimate.source === "weighted_mean" && some > 1 ? ", where nearer ones count more" : "";
-  return `is new here: its value is the average of ${some === 1 ? "the nearest" : `the ${some} nearest`} of ${count(entries, "memory", "memories")}${weighed}`;
+  const worth = run.exact_matches ? "is new here: its value is" : "is worth";
+  return `${worth} the average of ${some === 1 ? "the nearest" : `the ${some} nearest`} of ${count(entries, "memory", "memories")}${weighed}`;
 }

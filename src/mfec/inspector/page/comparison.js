@@ -97,21 +97,29 @@ class Comparison {
     this.#drawAll();
   }
 
-  // What came of the memory. Where a life counts as an episode, `ends` has the last steps of the lives.
+  // What came of the memory. Where a life counts as an episode, `ends` has the last steps of the lives. With `n_step`
+  // only so many rewards are in a return, before a value that the memory itself gave.
   #followed() {
     const { past, anchor } = this;
-    const { gamma } = this.run;
+    const { gamma, n_step: most } = this.run;
     const told = (past.ends ?? []).find((step) => step >= anchor);
-    const end = told ?? past.steps - 1;
+    const whole = told ?? past.steps - 1;
+    const cut = most !== null && anchor + most <= whole;
+    const end = cut ? anchor + most - 1 : whole;
     let value = 0;
     for (let step = end; step >= anchor; step--) value = past.rewards[step] + gamma * value;
     const discount = gamma === 1 ? "" : `, discounted by ${gamma} a step`;
     const last = past.ended ? "the end of the episode" : "where its record ends";
     const until = end < past.steps - 1 ? "the end of that life" : last;
-    const followed = `Then, ${number(value)} followed to ${until}, in ${count(end - anchor + 1, "step")}${discount}.`;
+    const steps = count(end - anchor + 1, "step");
+    const followed = `Then, ${number(value)} followed ${cut ? "" : `to ${until}, `}in ${steps}${discount}.`;
     const kept = this.neighbour.value;
     if (Math.abs(kept - value) <= 1e-5 * Math.max(1, Math.abs(kept))) return `${followed} This is what the memory keeps.`;
-    if (told === undefined && !past.ended) return `${followed} The memory keeps ${number(kept)}.`;
+    if (!cut && told === undefined && !past.ended) return `${followed} The memory keeps ${number(kept)}.`;
+    if (most !== null) {
+      const began = cut ? " began as that and what the state after them was worth, and" : "";
+      return `${followed} The memory keeps ${number(kept)}: a value${began} moves with every visit and all that is learned.`;
+    }
     const why = "A memory keeps the return of one life where lives count as episodes, and the best of several visits.";
     return `${followed} The memory keeps ${number(kept)}. ${why}`;
   }

@@ -21,7 +21,9 @@ class Inspector {
     this.player = new Player(run.fps, { view: () => this.view, changed: () => this.#playerChanged() });
     this.picture = new Picture(find("#stage"));
     this.transport = new Transport(find("#transport"), this.player);
-    this.timeline = new Timeline(find("#timeline"), { name: "Step of this game", seek: (step) => this.player.moveTo(step) });
+    const matches = run.exact_matches;
+    const seek = (step) => this.player.moveTo(step);
+    this.timeline = new Timeline(find("#timeline"), { name: "Step of this game", matches, seek });
     this.map = new MemoryMap(run);
     this.decision = new Decision(run, this.thumbnails, {
       open: (action, neighbour) => this.#open(action, neighbour),
@@ -32,11 +34,12 @@ class Inspector {
     const moved = () => this.#speak();
     this.comparison = new Comparison(run, source, this.frames, this.answers, this.player, { moved, failed });
     this.numbers = new Numbers(find("#numbers"), run);
+    for (const key of document.querySelectorAll("[data-of-matches]")) key.hidden = !matches;
     this.figures = new Figures(find("#figures"), [
       "Frame",
-      "Exact so far, of actions taken",
+      ...(matches ? ["Exact so far, of actions taken"] : []),
       "Score so far",
-      "Exact so far, of all look-ups",
+      ...(matches ? ["Exact so far, of all look-ups"] : []),
       "Reward that followed",
       "Median age, in frames",
       "Memories used",
@@ -104,12 +107,13 @@ class Inspector {
   #show(answer) {
     this.step = answer;
     const { figures } = answer;
+    const share = (exact) => (this.run.exact_matches ? [percent(exact)] : []);
     this.map.show(answer);
     this.figures.show(
       number(answer.frame),
-      percent(figures.exact_chosen_share),
+      ...share(figures.exact_chosen_share),
       number(answer.score),
-      percent(figures.exact_share),
+      ...share(figures.exact_share),
       number(answer.reward),
       figures.age_median === null ? "not recorded" : number(Math.round(figures.age_median)),
       number(figures.used),
@@ -366,7 +370,7 @@ class Inspector {
     say(find("#environment"), run.environment);
     const learned = `${count(run.frames, "frame")} learned in ${count(run.games, "game")}`;
     const kernel = run.kernel === "mean" ? "" : `, kernel ${run.kernel}`;
-    const settings = `k = ${run.k}${kernel}, epsilon = ${run.epsilon}, ${run.embedding.replaceAll("_", " ")}`;
+    const settings = `${count(run.k, "neighbour")}${kernel}, epsilon = ${run.epsilon}, ${run.embedding.replaceAll("_", " ")}`;
     const about = find("#about");
     about.append(make("code", { text: run.directory }), make("span", { text: learned }), make("span", { text: settings }));
     say(find("#frames-note"), run.frames_note);

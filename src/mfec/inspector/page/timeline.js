@@ -3,14 +3,16 @@
 const BANDS = {
   // from and to, in pixels from the top
   whole: { line: [5, 38], rewards: [42, 56], matches: [61, 71], random: [75, 81], height: 84 },
+  unmatched: { line: [5, 38], rewards: [42, 56], matches: null, random: [61, 67], height: 70 },
   small: { line: [4, 26], rewards: [30, 42], matches: null, random: null, height: 46 },
 };
 
 class Timeline {
-  // seek(step) is called while the pointer is down; name says what the slider moves through.
-  constructor(element, { name, small = false, seek }) {
+  // seek(step) is called while the pointer is down; name says what the slider moves through. Without `matches` the
+  // memory has no exact ones to show.
+  constructor(element, { name, small = false, matches = true, seek }) {
     this.element = element;
-    this.bands = small ? BANDS.small : BANDS.whole;
+    this.bands = small ? BANDS.small : matches ? BANDS.whole : BANDS.unmatched;
     this.episode = null;
     this.canvas = make("canvas", { role: "img", "aria-label": `${name}: nothing yet` });
     this.cursor = make("div", { class: "cursor" });
@@ -82,10 +84,9 @@ class Timeline {
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
     drawReturn(context, width, this.bands.line, this.episode.rewards, colour);
     drawRewards(context, width, this.bands.rewards, this.episode.rewards, colour);
-    if (this.bands.matches && this.episode.exact) {
-      drawMatches(context, width, this.bands.matches, this.episode.exact, colour);
-      drawRandom(context, width, this.bands.random, this.episode.explored, colour);
-    }
+    const { exact, explored } = this.episode;
+    if (this.bands.matches && exact) drawMatches(context, width, this.bands.matches, exact, colour);
+    if (this.bands.random && explored) drawRandom(context, width, this.bands.random, explored, colour);
   }
 }
 
@@ -95,6 +96,8 @@ function summary(episode) {
   const parts = [count(episode.rewards.length, "step"), `${count(rewarded, "reward")}, ${number(sum)} in all`];
   if (episode.exact) {
     parts.push(`${percent(episode.exact.reduce((a, b) => a + b, 0) / Math.max(episode.exact.length, 1))} exact matches`);
+  }
+  if (episode.explored) {
     parts.push(count(episode.explored.reduce((a, b) => a + b, 0), "random action"));
   }
   return parts.join(", ");
