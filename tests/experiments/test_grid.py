@@ -148,7 +148,7 @@ def test_frames_seeds_environments_and_device_are_as_given():
 @pytest.mark.parametrize(("choices", "said"), [
     ({"games": ("pacman",)}, "unknown game 'pacman'; did you mean 'ms_pacman'? figure1 has ms_pacman, space_invaders"),
     ({"levels": ("qbert",)}, "unknown level 'qbert'; figure1 has labyrinth_forage, "),
-    ({"algorithms": ("a3c",)}, "unknown algorithm 'a3c'; did you mean 'a2c'? mfec has mfec, nec, dqn, prioritised_dqn, a2c"),
+    ({"algorithms": ("a3c",)}, "unknown algorithm 'a3c'; did you mean 'a2c'? mfec has mfec, nec, dqn, "),
     ({"embeddings": ("identity",)}, "unknown embedding 'identity'; figure1 has random_projection, vae"),
     ({"levels": ("all",), "algorithms": ("dqn",)}, "figure1 runs mfec and a2c on the levels, not dqn"),
     ({"k": (3,)}, "--k is for figure2"),

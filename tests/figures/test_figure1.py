@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mfec.cli import main
 from mfec.algorithms.registry import OWN
+from mfec.cli import main
 from mfec.figures.figure1 import STROKES, draw_figure1, figure1, picture
 from mfec.figures.lines import TITLES, FigureError
 from mfec.run_directory import RunDirectory, RunDirectoryError
