@@ -143,3 +143,18 @@ def test_a_notebook_shows_what_a_memory_holds(agent):
         assert f"<td>{len(entries)}</td>" in shown
         assert f"<td>{entries.values.max():,.6g}</td>" in shown
     assert EpisodicMemory(2, 3)._repr_html_().count("<td>-</td>") == 6
+
+
+@pytest.mark.torch
+def test_a_memory_that_matches_nothing_exactly_counts_no_matches():
+    from mfec import NEC
+
+    agent = NEC("FrozenLake-v1", p=3, dim=4, capacity=100, replay_start=20, n_step=5, seed=0).learn(300)
+    explanation = agent.explain(0)
+    assert not explanation.exact.any()
+    for text in (str(explanation), explanation._repr_html_()):
+        assert "weighted mean of 3" in text
+        assert "matched" not in text
+    rows = str(explanation).splitlines()[1:-1]
+    assert len(rows) == 3 * agent.n_actions
+    assert sum(float(row.split()[-4]) for row in rows) == pytest.approx(agent.n_actions, abs=0.02)

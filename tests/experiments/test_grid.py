@@ -12,6 +12,7 @@ import pytest
 from mfec.algorithms import RunConfig
 from mfec.algorithms.baselines.settings import DQNConfig
 from mfec.algorithms.mfec import MFEC_ALGORITHM, MFECConfig
+from mfec.algorithms.nec import NECConfig
 from mfec.config import EnvConfig, EvaluationConfig
 from mfec.embeddings.vae import shipped_names
 from mfec.envs import make_env
@@ -92,6 +93,18 @@ def test_figure_2_varies_k_with_vae_features():
     assert [(run.name, run.config.agent.k) for run in some] == [(f"qbert mfec_vae k {k} seed 0", k) for k in (2, 7)]
 
 
+def test_neural_episodic_control_is_beside_mfec_on_the_games():
+    runs = grid("nec")
+    assert cells(runs) == [f"{env}/{name}" for env in GAMES for name in ("mfec_random_projection", "nec")]
+    assert len(runs) == 20
+    own = of(runs, "qbert/nec/seed-1")
+    assert own == RunConfig("qbert", 2 * M, 1, NECConfig(), EnvConfig(frame_stack=4), "nec")
+    tuned = of(grid("nec", recipe="tuned"), "qbert/mfec_random_projection/seed-0")
+    assert tuned.agent == replace(MFEC_ALGORITHM.defaults("qbert", "tuned"), embedding="random_projection")
+    with pytest.raises(ValueError, match="nec has no levels"):
+        grid("nec", levels=("all",))
+
+
 def test_match_rates_are_taken_with_random_projections_everywhere():
     runs = grid("match_rates")
     assert cells(runs) == [f"{env}/mfec_random_projection" for env in GAMES + LEVELS]
@@ -135,7 +148,7 @@ def test_frames_seeds_environments_and_device_are_as_given():
 @pytest.mark.parametrize(("choices", "said"), [
     ({"games": ("pacman",)}, "unknown game 'pacman'; did you mean 'ms_pacman'? figure1 has ms_pacman, space_invaders"),
     ({"levels": ("qbert",)}, "unknown level 'qbert'; figure1 has labyrinth_forage, "),
-    ({"algorithms": ("a3c",)}, "unknown algorithm 'a3c'; did you mean 'a2c'? mfec has mfec, dqn, prioritised_dqn, a2c"),
+    ({"algorithms": ("a3c",)}, "unknown algorithm 'a3c'; did you mean 'a2c'? mfec has mfec, nec, dqn, "),
     ({"embeddings": ("identity",)}, "unknown embedding 'identity'; figure1 has random_projection, vae"),
     ({"levels": ("all",), "algorithms": ("dqn",)}, "figure1 runs mfec and a2c on the levels, not dqn"),
     ({"k": (3,)}, "--k is for figure2"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mfec.algorithms.registry import OWN
 from mfec.cli import main
 from mfec.figures.figure1 import STROKES, draw_figure1, figure1, picture
 from mfec.figures.lines import TITLES, FigureError
@@ -114,6 +115,17 @@ def test_the_picture_has_one_legend_with_the_number_of_seeds(tmp_path):
         "MFEC, VAE, displaced by 1M frames, 1 seed", "DQN, 1 seed",
     ):  # fmt: skip
         assert text.count(f"<!-- {words} -->") == 1, words
+
+
+def test_lines_stand_in_the_order_of_the_registry(tmp_path):
+    configs = [baseline("dqn"), baseline("nec"), mfec()]
+    runs = [write_run(tmp_path / str(i), config, [(100, 1.0)]) for i, config in enumerate(configs)]
+    panels = figure1(runs)
+    labels = ["MFEC, random projections", "NEC", "DQN"]
+    assert [line.label for line in panels[0].lines] == labels
+    [legend] = picture(panels).legends
+    assert [text.get_text() for text in legend.get_texts()] == [f"{label}, 1 seed" for label in labels]
+    assert {name for name, _ in STROKES} == set(OWN)
 
 
 def test_no_two_lines_look_alike():

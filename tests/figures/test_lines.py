@@ -17,6 +17,10 @@ from mfec.run_directory import RunDirectory
 from .run_files import baseline, evaluated, mfec, vae, write_run
 
 
+def on_gpu(config: RunConfig) -> RunConfig:
+    return replace(config, agent=replace(config.agent, device="cuda"))
+
+
 def write(path: Path, *configs: RunConfig) -> list[RunDirectory]:
     return [write_run(path / str(number), config, [(100, 1.0)]) for number, config in enumerate(configs)]
 
@@ -139,7 +143,7 @@ def test_a_game_has_one_line_however_it_was_spelled(tmp_path):
 
 @pytest.mark.parametrize(("one", "other"), [
     (mfec(index="exact"), mfec(device="cuda", index="cuda")), (mfec(index="exact"), mfec(device="cuda", index="auto")),
-    (mfec(), replace(mfec(seed=5), total_frames=7)),
+    (mfec(), replace(mfec(seed=5), total_frames=7)), (baseline("nec"), on_gpu(baseline("nec"))),
 ])  # fmt: skip
 def test_what_does_not_change_a_run_makes_no_other_curve(one, other):
     assert curve_settings(one) == curve_settings(other)

@@ -72,6 +72,11 @@ def test_what_has_no_shares_is_said(tmp_path):
         match_rates([write_run(tmp_path / "a", mfec(), GAME)])
     with pytest.raises(FigureError, match="there is no run among these whose memory matches states"):
         match_rates([write_run(tmp_path / "b", baseline("a2c"), GAME)])
+    neighbours_alone = write_run(tmp_path / "c", baseline("nec"), GAME, [{"frames": 10_000}])
+    with pytest.raises(FigureError, match="there is no run among these whose memory matches states"):
+        match_rates([neighbours_alone])
+    shares = match_rates([neighbours_alone, write_run(tmp_path / "d", mfec(), GAME, progress(0.0, 0.5))])
+    assert {share.embedding for share in shares} == {"random_projection"}
     with pytest.raises(FigureError, match="differ in k 11 and k 3"):
         match_rates([write_run(tmp_path / str(k), mfec(k=k, seed=k), GAME, progress(0.0, 0.5)) for k in (11, 3)])
 

@@ -302,3 +302,13 @@ def test_runs_without_evaluations_or_of_different_kinds_are_refused(tmp_path, ca
     assert f"{tmp_path / 'a'} and {tmp_path / 'd'} are both MFEC, random projections on qbert, but differ in" in said
     assert "evaluate_epsilon 0.0 and evaluate_epsilon 0.05" in said
     assert main(command[:3]) == 0
+
+
+def test_each_algorithm_stands_beside_its_own_published_scores(tmp_path):
+    algorithms = [mfec(), *map(baseline, ("nec", "dqn", "prioritised_dqn", "a2c"))]
+    runs = [write_run(tmp_path / str(i), config, *steps(100.0)) for i, config in enumerate(algorithms)]
+    rows = {row[1]: (row[3], row[-1]) for row in grids_of(table(runs))[0].rows}
+    assert rows == {
+        "MFEC, random projections": ("100", "12,500.4"), "NEC": ("100", "7,419.2"), "DQN": ("100", "2,372.5"),
+        "prioritised DQN": ("100", "839.0"), "A2C (synchronous A3C)": ("100", "438.9"),
+    }  # fmt: skip

@@ -197,7 +197,7 @@ def test_what_each_memory_counts_is_shown_where_it_differs(browser, tmp_path):
     made = make_up(steps=12, kernel="inverse", environment="Weights")
     watched = open_page(browser, _written(_shortened(made), tmp_path), step=0)
     page, heights, sources = watched.page, set(), set()
-    assert "k = 11, kernel inverse, epsilon" in page.locator("#about").inner_text()
+    assert "11 neighbours, kernel inverse, epsilon" in page.locator("#about").inner_text()
     for step in range(6):
         go_to(page, step)
         data = _step(made, step)

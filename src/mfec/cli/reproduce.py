@@ -71,7 +71,7 @@ class Reproduce:
     checkpoint_frames: int = CHECKPOINT_FRAMES
     """Frames between two checkpoints of a run."""
     keep_frames: bool = False
-    """Keep the frames of agents with a memory in each run's history, so that `mfec inspect` need not play them again."""
+    """Keep the frames of an episodic memory in each run's history, so that `mfec inspect` need not play them again."""
     frames_limit_gb: Annotated[float, arg(metavar="GB")] = FRAMES_LIMIT_GB
     """Gigabytes of kept frames in a run; beyond them, those of episodes that the memory has the least of go."""
     ignore_memory_limit: bool = False

@@ -71,8 +71,8 @@ class Train:
     checkpoint_frames: int = CHECKPOINT_FRAMES
     """Frames between two checkpoints."""
     keep_frames: bool = False
-    """Keep the frames of an episodic memory in OUT/history, so that `mfec inspect` need not play them again: on Atari 130
-    to 310 bytes each. Actions and rewards are always kept."""
+    """Keep the frames of an episodic memory in OUT/history, so that `mfec inspect` need not play them again: on Atari
+    130 to 310 bytes each. Actions and rewards are always kept."""
     frames_limit_gb: Annotated[float, arg(metavar="GB")] = FRAMES_LIMIT_GB
     """Gigabytes of kept frames; beyond them, those of episodes that the memory has the least of go."""
     video: bool = True

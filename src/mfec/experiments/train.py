@@ -53,7 +53,7 @@ def train(
 ) -> RunDirectory:
     """Train, or go on training, an agent in the run directory `out`, which no other process trains in meanwhile.
 
-    keep_frames: keep frames of the episodes of an agent with a memory for `mfec inspect`, at most `frames_limit_gb` gigabytes of them.
+    keep_frames: keep frames of an episodic memory for `mfec inspect`, at most `frames_limit_gb` gigabytes of them.
     device: the way to a device that other runs share, instead of one of its own; display: instead of the terminal.
     patience: seconds to wait for another process that trains in the directory, before it is an error.
     """

@@ -42,7 +42,7 @@ class Share:
 
 
 def match_rates(runs: Sequence[RunDirectory]) -> list[Share]:
-    """Shares of all runs that match states, by environment and embedding, each the mean over a run's last 200,000 frames."""
+    """Shares of all runs that match states, by environment and embedding, over their last 200,000 frames."""
     lines = sort_runs([run for run in runs if run.read_config().kind.matches])
     if not lines:
         raise FigureError("there is no run among these whose memory matches states; others have nothing to match")

@@ -69,7 +69,12 @@ class RecordedGame:
         self.score = 0.0
 
     def play(
-        self, agent: EpisodicAgent, env: gymnasium.Env[Any, Any], map_: MemoryMap, rng: np.random.Generator, stop: list[bool]
+        self,
+        agent: EpisodicAgent,
+        env: gymnasium.Env[Any, Any],
+        map_: MemoryMap,
+        rng: np.random.Generator,
+        stop: list[bool],
     ) -> None:
         """Play it to its end, or until `stop` fills. The memory stays as it is."""
         seeing, acting, their_code = Observations(env.observation_space), Actions(env.action_space), TheirCode(env)
