@@ -290,7 +290,7 @@ class NEC(EpisodicAgent):
         return {
             **{name: value for name, value in super().metrics().items() if name not in matches},
             "updates": self._updates,
-            "loss": sum(losses) / len(losses) if losses else None,
+            "loss": round(sum(losses) / len(losses), 6) if losses else None,
             "replay_entries": len(self.replay),
         }
 

@@ -21,14 +21,14 @@ class NECConfig(Settings):
     """Discount rate."""
     n_step: int = 100
     """Rewards in an N-step return, before the value that the dictionaries give to the state after them."""
-    epsilon: float | str = "linear:1:0.005:50000"
+    epsilon: float | str = 0.005
     """Chance of a random action: a number, or linear:START:END:FRAMES, which goes from one number to another over the
     run's first so many frames."""
     capacity: int = 500_000
     """Entries in each action's dictionary."""
     dim: int = 64
     """Numbers in a key."""
-    alpha: float = 0.1
+    alpha: float = 0.5
     """How far a known state's value moves towards a new return when it is written, of the way between them."""
     learning_rate: float = 1e-4
     """Step size of RMSProp, for the network."""
@@ -36,9 +36,9 @@ class NECConfig(Settings):
     """Step size of RMSProp, for the keys of neighbours."""
     value_learning_rate: float = 0.01
     """Share of a minibatch's error that the values of neighbours take over, each by its weight; below alpha."""
-    leave_one_out: bool = True
-    """Whether a minibatch looks its steps up without their own entries, so that it learns from what others say. With
-    them (--no-leave-one-out) a step's own return decides most of its value, and little is left to learn."""
+    leave_one_out: bool = False
+    """Whether a minibatch looks its steps up without their own entries, so that it learns from what others say. Of use
+    where states seldom come twice: with them, a step's own return decides its value, and little is left to learn."""
     batch_size: int = 32
     """Steps in a minibatch."""
     train_frames: int = 16
