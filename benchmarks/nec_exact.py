@@ -4,9 +4,9 @@
     python benchmarks/nec_exact.py --device cuda
     python benchmarks/nec_exact.py --actions 4 --entries 20000
 
-Keys are moved as minibatches move them (the p nearest of 32 look-ups, by gradients), and in bulk, as a network that drifts
-would have them written anew. After each round look-ups of all actions are compared with a scan: the same entries in the
-same order, or where two lie equally far, the older first.
+Keys are moved as minibatches move them (the p nearest of 32 look-ups, by gradients), and in bulk, as a network that
+drifts would have them written anew. After each round look-ups of all actions are compared with a scan: the same entries
+in the same order, or where two lie equally far, the older first.
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ def test_what_is_written_is_what_the_paper_says(env: str) -> None:
         assert own.keys() == theirs.keys()
         assert [own[key] for key in own] == pytest.approx([theirs[key] for key in own], rel=1e-5, abs=1e-7)
     kept = agent.replay.tensors()
-    steps = zip(kept["planes"][kept["stacks"][:, 0]].tolist(), kept["actions"].tolist(), strict=True)
-    assert list(steps) == [(observation[0], action) for observation, action, _ in slow.replay]
+    drawn = zip(kept["planes"][kept["stacks"][:, 0]].tolist(), kept["actions"].tolist(), strict=True)
+    assert list(drawn) == [(observation[0], action) for observation, action, _ in slow.replay]
     assert kept["values"] == pytest.approx(np.array([ret for *_, ret in slow.replay]), rel=1e-5, abs=1e-7)
     assert len(agent.replay) == len(slow.replay)
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 DELTA = 1e-3
 
 
-def dense_look_up(query: Any, keys: Any, values: Any, p: int) -> Any:
+def dense_look_up(query: Any, keys: Any, values: Any, *, p: int) -> Any:
     """Value and weights of one query by measuring every key, in float64."""
     squared = (query[None] - keys).square().sum(1)
     nearest = torch.argsort(squared, stable=True)[:p]
@@ -47,8 +47,8 @@ def test_values_weights_and_every_gradient_are_those_of_a_dense_look_up() -> Non
     values.square().sum().backward()
 
     again = queries.detach().clone().requires_grad_()
-    stored = [tuple(tensor.requires_grad_() for tensor in contents(dictionary, action)) for action in range(3)]
-    found = [dense_look_up(query, *stored[action], 7) for query, action in zip(again, actions, strict=True)]
+    stored = [[tensor.requires_grad_() for tensor in contents(dictionary, action)] for action in range(3)]
+    found = [dense_look_up(query, *stored[action], p=7) for query, action in zip(again, actions, strict=True)]
     sum(value.square() for value, _, _ in found).backward()
 
     assert torch.allclose(values, torch.stack([value for value, _, _ in found]), rtol=1e-9)
@@ -69,7 +69,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     there = torch.ones(4, 6, dtype=torch.bool)
     there[0, 4:] = False
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((4, 3), (4, 6, 3), (4, 6))]
-    assert torch.autograd.gradcheck(lambda *own: kernel_mean(*own, there, DELTA), inputs)
+    assert torch.autograd.gradcheck(lambda h, near, values: kernel_mean(h, near, values, there, DELTA), inputs)
 
 
 def test_a_key_that_was_just_stored_can_be_looked_up_and_learned_from() -> None:
@@ -142,7 +142,7 @@ def test_descending_brings_values_to_their_targets_and_neighbours_stay_exact() -
     assert losses[-1] < 0.1 * losses[0]
     _, _, near = dictionary.look_up(queries, actions)
     for row, action in enumerate(actions.tolist()):
-        _, _, nearest = dense_look_up(queries[row].double(), *contents(dictionary, action), 7)
+        _, _, nearest = dense_look_up(queries[row].double(), *contents(dictionary, action), p=7)
         assert near.slots[row].tolist() == nearest.tolist()
 
 

@@ -156,7 +156,7 @@ class NeuralDictionary(nn.Module):
         identities: what makes two states the same, as `EpisodicMemory.write` takes it; by default the keys' own bytes.
         """
         rows = keys.detach().to("cpu", torch.float32).numpy() if isinstance(keys, torch.Tensor) else keys
-        self.memory.write(rows, actions, returns, identities, origins)  # type: ignore[arg-type]
+        self.memory.write(rows, actions, returns, identities, origins)
 
     @torch.no_grad()
     def descend(self, neighbours: LookedUp, *, key_step: float, value_step: float) -> None:
