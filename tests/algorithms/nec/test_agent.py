@@ -247,6 +247,10 @@ def test_settings_can_change_where_they_leave_the_memory_its_meaning(tmp_path: P
         agent.gamma = 0.5
 
 
+def test_a_game_by_name_shows_four_frames() -> None:
+    assert NEC("qbert", capacity=10, replay_capacity=10, replay_start=1).observation_space.shape == (4, 84, 84)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mfec.algorithms.footprints import footprint_of_memory
-from mfec.algorithms.nec.settings import NECConfig
+from mfec.algorithms.nec.settings import STACK, NECConfig
 from mfec.algorithms.registry import Algorithm, Footprint
 from mfec.algorithms.run_config import RunConfig
 from mfec.canonical_names import env_kind
@@ -18,8 +18,6 @@ from mfec.config import EnvConfig, resolved_truncated
 from mfec.device import refuse_missing
 
 __all__ = ["NEURAL_EPISODIC_CONTROL", "NECConfig"]
-
-STACK = 4  # frames that the network sees, as DQN's does
 
 
 def settings_of(config: RunConfig) -> NECConfig:

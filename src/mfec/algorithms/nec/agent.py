@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from mfec.algorithms.nec.dictionary import NeuralDictionary
 from mfec.algorithms.nec.network import KeyNetwork, NetworkEmbedding
 from mfec.algorithms.nec.replay import Replay
-from mfec.algorithms.nec.settings import NECConfig
+from mfec.algorithms.nec.settings import NECConfig, stacked
 from mfec.algorithms.torch_state import module_tensors, optimizer_tensors, restore_module, restore_optimizer
 from mfec.checkpoint import read_checkpoint
 from mfec.config import DeviceName, EpisodeEnd, FewNeighbours, IndexName, Ties, Truncated
 from mfec.device import Channel, device_name, refuse_missing
+from mfec.envs import make_env
 from mfec.envs.spaces import n_planes
 from mfec.episode import Episode
 from mfec.episodic_agent import EpisodicAgent
@@ -48,8 +49,8 @@ class NEC(EpisodicAgent):
     Defaults are the paper's where it has them; see `NECConfig` for every setting, and `docs/nec.md` for the choices.
 
     Args:
-        env: a Gymnasium environment or vector environment, or its name. In the paper Atari games show four frames:
-            `make_atari("qbert", frame_stack=4)`.
+        env: a Gymnasium environment or vector environment, or its name. Atari games by name show four frames, as in the
+            paper; that is `make_atari("qbert", frame_stack=4)`.
         epsilon: the chance of a random action: a number, or `Linear(1.0, 0.005, frames=50_000)`.
         seed: makes the run: environment, exploration, ties, network and minibatches. None draws one.
 
@@ -268,6 +269,9 @@ class NEC(EpisodicAgent):
         return agent
 
     # -- What hangs around the loop -----------------------------------------------------------------------------------
+
+    def _play_in(self, env: AnyEnv | str) -> None:
+        super()._play_in(make_env(env, stacked(env)) if isinstance(env, str) else env)
 
     def states(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """The keys, float32 (n, dim), of observations (n, ...)."""

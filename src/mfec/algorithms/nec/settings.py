@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mfec.config import EpisodeEnd, FewNeighbours, IndexName, Settings, Ties, Truncated
+from mfec.canonical_names import canonical_name, env_kind
+from mfec.config import EnvConfig, EpisodeEnd, FewNeighbours, IndexName, Settings, Ties, Truncated
 from mfec.schedule import Linear, chance
+
+STACK = 4  # frames of a game that the network sees, as DQN's does
+
+
+def stacked(env: str) -> EnvConfig:
+    """The environment of that name as the network sees it: stacked frames where there are any, those of Atari games."""
+    return EnvConfig(frame_stack=STACK if env_kind(canonical_name(env)) == "atari" else 1)
 
 
 @dataclass(frozen=True)
