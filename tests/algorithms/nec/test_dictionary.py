@@ -180,3 +180,20 @@ def test_a_state_dict_holds_every_entry() -> None:
     before, _, _ = dictionary.look_up(torch.zeros(4, 5), [0, 1, 2, 0])
     assert torch.equal(again, before)
     assert np.array_equal(other.memory.entries().keys, dictionary.memory.entries().keys)
+
+
+def test_a_known_state_gets_the_key_that_it_has_now() -> None:
+    dictionary = NeuralDictionary(2, 1, capacity=10, p=1)
+    dictionary.write([[0.0], [5.0], [0.0]], [0, 0, 1], [1.0, 2.0, 3.0], identities=[b"one", b"two", b"one"])
+    dictionary.write([[9.0], [7.0]], [0, 0], [1.0, 4.0], identities=[b"one", b"three"])
+    first, other = dictionary.memory.entries(0), dictionary.memory.entries(1)
+    assert sorted(zip(first.states[:, 0].tolist(), first.values.tolist(), strict=True)) == [
+        (5.0, 2.0), (7.0, 4.0), (9.0, 1.0),
+    ]  # fmt: skip
+    assert other.states.tolist() == [[0.0]]
+
+
+def test_entries_that_give_up_each_other_in_one_write() -> None:
+    dictionary = NeuralDictionary(1, 1, capacity=2, p=1)
+    dictionary.write([[0.0], [1.0], [2.0], [3.0]], [0] * 4, [0.0, 1.0, 2.0, 3.0])
+    assert sorted(dictionary.memory.entries(0).values.tolist()) == [2.0, 3.0]

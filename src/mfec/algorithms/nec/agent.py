@@ -179,7 +179,7 @@ class NEC(EpisodicAgent):
         """Write the first steps of an episode, as many as there are returns, into the dictionaries and into replay."""
         steps = [episode.take_first(self.frame_skip) for _ in returns]
         states, keys, actions, places, origins = zip(*steps, strict=True)
-        self.memory.write(np.array(states), np.array(actions), returns, np.array(keys), np.array(origins))
+        self.dictionary.write(np.array(states), np.array(actions), returns, np.array(keys), np.array(origins))
         for place, action, ret in zip(places, actions, returns, strict=True):
             self.replay.add(place, action, ret)
 

@@ -19,7 +19,7 @@ from mfec.algorithms.nec.settings import NECConfig
 from mfec.config import DeviceName, FewNeighbours, IndexName
 from mfec.device import Channel, device_name
 from mfec.memory import EpisodicMemory
-from mfec.memory.identities import Identities
+from mfec.memory.identities import Identities, array_keys, identity_keys
 
 SMOOTHING = 0.95  # of the mean square that RMSProp divides by
 
@@ -151,12 +151,19 @@ class NeuralDictionary(nn.Module):
         identities: Identities | None = None,
         origins: ArrayLike | None = None,
     ) -> None:
-        """Add entries; the value of one that is there already moves by alpha of the way to the return.
+        """Add entries. One that is there already gets the new key, and its value moves by alpha of the way to the return.
 
         identities: what makes two states the same, as `EpisodicMemory.write` takes it; by default the keys' own bytes.
         """
-        rows = keys.detach().to("cpu", torch.float32).numpy() if isinstance(keys, torch.Tensor) else keys
-        self.memory.write(rows, actions, returns, identities, origins)
+        given = keys.detach().to("cpu", torch.float32).numpy() if isinstance(keys, torch.Tensor) else keys
+        rows, taken = np.asarray(given, np.float32), np.asarray(actions)
+        own = array_keys(rows) if identities is None else identity_keys(identities)
+        self.memory.write(rows, taken, returns, own, origins)
+        # Not left where an older network put it: what was seen again must be near when it is seen once more.
+        slots = self.memory.slots_of(own, taken)
+        there = slots >= 0  # unless so many were written at once that they have given up each other
+        values = self.memory.at(taken[there], slots[there]).values
+        self.memory.move(taken[there], slots[there], rows[there], values)
 
     @torch.no_grad()
     def descend(self, neighbours: LookedUp, *, key_step: float, value_step: float) -> None:
