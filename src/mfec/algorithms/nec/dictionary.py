@@ -151,7 +151,7 @@ class NeuralDictionary(nn.Module):
         identities: Identities | None = None,
         origins: ArrayLike | None = None,
     ) -> None:
-        """Add entries. One that is there already gets the new key, and its value moves by alpha of the way to the return.
+        """Add entries. One that is there already gets the new key; its value moves by alpha of the way to the return.
 
         identities: what makes two states the same, as `EpisodicMemory.write` takes it; by default the keys' own bytes.
         """
