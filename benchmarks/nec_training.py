@@ -109,7 +109,9 @@ class Ours:
     def update(self, times: int) -> None:
         """Minibatches alone."""
         for _ in range(times):
-            self.agent._learn()
+            self.agent._due = 1
+            self.agent._meanwhile()
+            self.agent._finish_minibatch()
 
 
 class PlainTorch:

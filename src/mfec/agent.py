@@ -130,7 +130,7 @@ class MFEC(EpisodicAgent):
             index=self._index(index) or index, device=device,
             recall=recall, eviction=eviction, update=update, few_neighbours=few_neighbours,
         )  # fmt: skip
-        self._memory_embeds = self._hand_over_embedding()
+        self._hand_over_embedding()
 
     # -- Algorithm 1 --------------------------------------------------------------------------------------------------
     # Its loop is `EpisodicAgent.learn`: act, make the step, and where an episode ends, update.
@@ -208,7 +208,7 @@ class MFEC(EpisodicAgent):
             agent.memory = EpisodicMemory.restore(
                 _with_changes(state["memory"], changes), tensors["memory"], device=device, index=agent._index(index)
             )
-            agent._memory_embeds = agent._hand_over_embedding()
+            agent._hand_over_embedding()
         if env is not None:
             agent._play_in(env)
         return agent
@@ -218,10 +218,6 @@ class MFEC(EpisodicAgent):
             f"MFEC(embedding={self.embedding.name}, k={self.config.k}, frames={self.frames}, "
             f"entries={len(self.memory)})"
         )
-
-    def _embed(self, observations: NDArray[Any]) -> NDArray[Any]:
-        """States of observations; or the observations in rows, where the memory makes states of them itself."""
-        return observations.reshape(len(observations), -1) if self._memory_embeds else self.states(observations)
 
     def _load_embedding(self, given: Any, state: dict[str, Any], tensors: dict[str, Any], path: Any) -> Embedding:
         """The embedding of a checkpoint, or the given one, if it is the same."""
@@ -250,11 +246,10 @@ class MFEC(EpisodicAgent):
         """The index that is asked for, unless the states have no neighbours to find."""
         return index if getattr(self.embedding, "has_neighbours", True) else "none"
 
-    def _hand_over_embedding(self) -> bool:
-        """Let the memory make states of bytes, if it is on a device: a picture then crosses over once."""
+    def _hand_over_embedding(self) -> None:
         if check := getattr(self.embedding, "check_fits", None):
             check(self.observation_space.dtype, self.observation_space.shape)
-        return self.observation_space.dtype == np.uint8 and self.memory.embed_with(self.embedding)
+        super()._hand_over_embedding()
 
 
 def _refuse_other_changes(changes: Changes) -> None:

@@ -57,7 +57,7 @@ class EpisodicAgent(ResumableAgent):
             while self.frames < total_frames:
                 games.start(self.frames)  # at first, and where a callback has set another environment
                 # Of several environments one half acts, and the other half's step comes in, which was made meanwhile.
-                played = games.step(self._act, self.frames)
+                played = games.step(self._act, self.frames, self._meanwhile)
                 if played is not None:
                     self._remember(played, callbacks)
                 if not callbacks.on_step(self):
@@ -67,6 +67,9 @@ class EpisodicAgent(ResumableAgent):
     def _act(self, observations: NDArray[Any]) -> Decision:
         """Actions for some environments, (m, ...)."""
         raise NotImplementedError
+
+    def _meanwhile(self) -> None:
+        """What it does while environments make a step."""
 
     def _update(self, episode: Episode, cut_off: NDArray[Any] | None) -> None:
         """Learn from an episode that is over, and let it forget its steps.
@@ -204,8 +207,13 @@ class EpisodicAgent(ResumableAgent):
         return self.embedding(observations)
 
     def _embed(self, observations: NDArray[Any]) -> NDArray[Any]:
-        """States of observations, or what the memory takes in their place."""
-        return self.states(observations)
+        """States of observations; or the observations in rows, where the memory makes states of them itself."""
+        return observations.reshape(len(observations), -1) if self.memory.embeds else self.states(observations)
+
+    def _hand_over_embedding(self) -> None:
+        """Let the memory make states of bytes, if it is on a device: a picture then crosses over once."""
+        if self.observation_space.dtype == np.uint8:
+            self.memory.embed_with(self.embedding)
 
     def _repr_html_(self) -> str:
         facts = {"entries": f"{len(self.memory):,}"} if hasattr(self, "memory") else {}

@@ -102,10 +102,13 @@ class GamesInProgress:
         self.envs.number_games_from(self.begun)
         self.episodes, self.turn, self.in_flight, self._to_restore = [], 0, {}, None
 
-    def step(self, act: Callable[[NDArray[Any]], Decision], frames: int) -> Played | None:
+    def step(
+        self, act: Callable[[NDArray[Any]], Decision], frames: int, meanwhile: Callable[[], None] | None = None
+    ) -> Played | None:
         """The group whose turn it is acts, and the next one's step comes in; None where that one has not acted yet.
 
-        A single group is its own next. After an error its step is still in flight, and comes in first.
+        A single group is its own next. After an error its step is still in flight, and comes in first. `meanwhile` is
+        called between the two.
         """
         assert self.envs is not None
         if self.turn not in self.in_flight:
@@ -113,6 +116,8 @@ class GamesInProgress:
             self.envs.send(self.turn, decision.actions)
             self.in_flight[self.turn] = decision
             self.turn = (self.turn + 1) % len(self.envs.groups)
+        if meanwhile is not None:
+            meanwhile()
         if self.turn not in self.in_flight:
             return None
         decision, step = self._receive(frames)

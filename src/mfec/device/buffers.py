@@ -19,7 +19,11 @@ class ActionBuffers:
     address from the page table. A memory that grows allocates more slabs and copies nothing.
     """
 
-    def __init__(self, n_actions: int, capacity: int, dim: int, device: torch.device) -> None:
+    def __init__(
+        self, n_actions: int, capacity: int, dim: int, device: torch.device, *, by_kernels: bool = False
+    ) -> None:
+        """by_kernels: read and write states by Triton kernels; a small copy takes several launches of torch."""
+        self.by_kernels = by_kernels
         self.n_actions, self.capacity, self.dim, self.device = n_actions, capacity, dim, device
         self.sizes = np.zeros(n_actions, np.int64)
         most = -(-capacity // PAGE)
@@ -48,6 +52,16 @@ class ActionBuffers:
         kept = len(actions) - 1 - last
         for begin in range(0, len(kept), AT_ONCE):
             some = kept[begin : begin + AT_ONCE]
+            if self.by_kernels:
+                from mfec.device.kernels import write_rows
+
+                places = self.addresses(actions[some], slots[some])
+                # One copy for both: a copy takes longer to begin than to make.
+                both = np.concatenate([places.view(np.uint8), states[some].view(np.uint8).ravel()])
+                on_device = torch.from_numpy(both).to(self.device)
+                addresses, rows = on_device[: places.nbytes].view(torch.int64), on_device[places.nbytes :]
+                write_rows(addresses, rows.view(torch.float32).view(len(some), self.dim))
+                continue
             rows = torch.from_numpy(states[some]).to(self.device)
             for slab, here, (page, block, entry) in self._places_of(actions[some], slots[some]):
                 slab[page, block, :, entry] = rows[here]
@@ -59,6 +73,11 @@ class ActionBuffers:
     def gather(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> torch.Tensor:
         """States, float32 (n, dim), of these slots, on the device."""
         states = torch.empty((len(actions), self.dim), device=self.device)
+        if self.by_kernels and len(actions):
+            from mfec.device.kernels import read_rows
+
+            read_rows(torch.from_numpy(self.addresses(actions, slots)).to(self.device), states)
+            return states
         for slab, here, (page, block, entry) in self._places_of(actions, slots):
             states[here] = slab[page, block, :, entry]
         return states
@@ -70,6 +89,13 @@ class ActionBuffers:
             some = slice(begin, begin + AT_ONCE)
             states[some] = self.gather(actions[some], slots[some]).cpu().numpy()
         return states
+
+    def addresses(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where on the device the first numbers of these states are; a state's other numbers lie 32 apart from it."""
+        inside = slots % PAGE
+        numbers = inside // BLOCK * (BLOCK * self.dim) + inside % BLOCK
+        places: NDArray[np.int64] = self._addresses[actions, slots // PAGE] + 4 * numbers
+        return places
 
     def pages(self, action: int) -> torch.Tensor:
         """The pages of one action, in order: float32 (pages, blocks, dim, 32); a copy if there are several."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfec.config import DeviceName
 from mfec.errors import MfecError
+
+if TYPE_CHECKING:
+    from mfec.device.buffers import ActionBuffers
+
+
+Network = Callable[[Any], Any]  # a torch module: observations, uint8 (n, size), to states, float32 (n, dim)
 
 
 class DeviceError(MfecError):
@@ -46,6 +52,10 @@ class Channel(Protocol):
 
     device: DeviceName
 
+    @property
+    def buffers(self) -> ActionBuffers | None:
+        """The action buffers of the run; None where another process owns them."""
+
     def open(self, n_actions: int, capacity: int, dim: int) -> None:
         """Make room for the action buffers of the run."""
 
@@ -54,6 +64,9 @@ class Channel(Protocol):
 
     def encode_with(self, encoder: DeviceEncoder) -> None:
         """Encode observations by this encoder from now on."""
+
+    def embed_by(self, network: Network) -> bool:
+        """Embed observations by this network from now on, as it is when they come; False if it is out of reach."""
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Put states, float32 (n, dim), into these slots; if two are for the same slot, the later one stays."""

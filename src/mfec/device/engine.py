@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from mfec.device.buffers import ActionBuffers
-from mfec.device.channel import DeviceEncoder, Response
+from mfec.device.channel import DeviceEncoder, Network, Response
 from mfec.device.plain import search_plain, squared_distances
 from mfec.device.plan import Plan
 
@@ -33,11 +33,12 @@ Encoder = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # (n, size) to (n,
 
 @dataclass
 class Run:
-    """What the device keeps of one run: its action buffers, and its projection or encoder if it has one."""
+    """What the device keeps of one run: its action buffers, and its projection, encoder or network if it has one."""
 
     buffers: ActionBuffers
     weights: torch.Tensor | None = None  # float32 (observation size, dim), multiples of 2**-20
     encoder: Encoder | None = None
+    network: Network | None = None  # that learns, in this process
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Engine:
 
     def add_run(self, n_actions: int, capacity: int, dim: int) -> Run:
         """Make room for the buffers of a run."""
-        return Run(ActionBuffers(n_actions, capacity, dim, self.device))
+        return Run(ActionBuffers(n_actions, capacity, dim, self.device, by_kernels=self.triton))
 
     def add_encoder(self, encoder: DeviceEncoder) -> Encoder:
         """Load an encoder; equal ones are loaded once."""
@@ -78,7 +79,9 @@ class Engine:
         responses: dict[int, Response] = {}
         alike: dict[tuple[Any, ...], list[int]] = {}
         for i, request in enumerate(requests):
-            kind = (request.k, request.run.buffers.dim, request.inputs.dtype, request.inputs.shape[1])
+            kind = (
+                request.k, request.run.buffers.dim, request.inputs.dtype, request.inputs.shape[1], request.run.network
+            )  # fmt: skip
             alike.setdefault(kind, []).append(i)
         look_up = self._by_kernels if self.triton else self._by_plain_torch
         for members in alike.values():
@@ -102,10 +105,10 @@ class Engine:
             MOST_QUERIES,
         )
         self._launches = self._launches or Launches(self.device)
-        weights = [_weights(request) for request in requests] if requests[0].inputs.dtype == np.uint8 else []
-        states, found = self._launches.search(
-            plan, [request.inputs for request in requests], weights, buffers[0].dim, k
-        )
+        embed = None
+        if requests[0].inputs.dtype == np.uint8:
+            embed = requests[0].run.network or [_weights(request) for request in requests]
+        states, found = self._launches.search(plan, [request.inputs for request in requests], embed, buffers[0].dim, k)
         slots, squared, unsure = plan.spread(found, k)
         responses, row = [], 0
         for request, place in zip(requests, plan.places, strict=True):
@@ -119,7 +122,10 @@ class Engine:
         found = []
         for request in requests:
             states = torch.from_numpy(np.ascontiguousarray(request.inputs)).to(self.device)
-            if request.inputs.dtype == np.uint8:
+            if request.inputs.dtype == np.uint8 and request.run.network is not None:
+                with torch.no_grad():
+                    states = request.run.network(states)
+            elif request.inputs.dtype == np.uint8:
                 states = (states.double() @ _weights(request).double()).float()
             slots, squared, unsure = search_plain(request.run.buffers, states, request.wanted, request.k)
             found.append(Response(states.cpu().numpy(), slots, squared, unsure))

@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
+from mfec.device.channel import Network
 from mfec.device.layout import BLOCK, PAGE
 
 SPARE_BLOCKS = 4  # selected beyond k, because the first pass rounds distances
@@ -53,16 +54,25 @@ class SearchShape:
 
 
 def search(
-    shape: SearchShape, inputs: torch.Tensor, numbers: torch.Tensor, states: torch.Tensor, found: torch.Tensor
+    shape: SearchShape,
+    inputs: torch.Tensor,
+    numbers: torch.Tensor,
+    states: torch.Tensor,
+    found: torch.Tensor,
+    network: Network | None = None,
 ) -> None:
     """Fill states, float32 (chunks x width, dim), and found, float64 (pairs, 2 k + 3).
 
     inputs: observations, uint8 (chunks x width, size), or states; numbers: int64, jobs, pairs and the address of each
     row's projection, as in `Plan`. A row of `found` holds k + 1 squared distances, as many slots, and 1 if unsure.
+    network: what makes states of observations, if no projection does.
     """
     device, dim, width = inputs.device, shape.dim, shape.width
     jobs, pairs = numbers[: 4 * shape.jobs], numbers[4 * shape.jobs :]
-    if shape.size:
+    if network is not None:
+        with torch.no_grad():
+            states.copy_(network(inputs))
+    elif shape.size:
         sums = torch.zeros((len(inputs), dim), dtype=torch.float64, device=device)
         _project[(len(inputs), triton.cdiv(shape.size, PART))](
             inputs, pairs[4 * shape.pairs :], sums, shape.size,
@@ -102,6 +112,41 @@ def search(
         num_warps=min(16, max(4, blocks_pow2 // 1024)),
         enable_fp_fusion=False,  # so that distances have the same bits as on the CPU
     )  # fmt: skip
+
+
+def read_rows(addresses: torch.Tensor, rows: torch.Tensor) -> None:
+    """Copy the entries at these addresses, int64 (n,), into rows, float32 (n, dim); zeros where an address is 0."""
+    _rows[(len(rows),)](addresses, rows, DIM=rows.shape[1], POW2=_pow2(rows), WHAT="read", num_warps=2)
+
+
+def write_rows(addresses: torch.Tensor, rows: torch.Tensor) -> None:
+    """Copy rows, float32 (n, dim), to entries; no address may come twice."""
+    _rows[(len(rows),)](addresses, rows, DIM=rows.shape[1], POW2=_pow2(rows), WHAT="write", num_warps=2)
+
+
+def add_rows(addresses: torch.Tensor, rows: torch.Tensor) -> None:
+    """Add rows, float32 (n, dim), to entries; what is for the same entry adds up. An address of 0 is of none."""
+    _rows[(len(rows),)](addresses, rows, DIM=rows.shape[1], POW2=_pow2(rows), WHAT="add", num_warps=2)
+
+
+def _pow2(rows: torch.Tensor) -> int:
+    return int(triton.next_power_of_2(rows.shape[1]))
+
+
+@triton.jit
+def _rows(addresses, rows, DIM: tl.constexpr, POW2: tl.constexpr, WHAT: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    address = tl.load(addresses + row)
+    numbers = tl.arange(0, POW2)
+    own = rows + row * DIM + numbers
+    entry = address.to(tl.pointer_type(tl.float32)) + numbers * 32
+    there = (numbers < DIM) & (address != 0)
+    if WHAT == "read":
+        tl.store(own, tl.load(entry, mask=there, other=0.0), mask=numbers < DIM)
+    elif WHAT == "write":
+        tl.store(entry, tl.load(own, mask=there, other=0.0), mask=there)
+    else:
+        tl.atomic_add(entry, tl.load(own, mask=there, other=0.0), mask=there)
 
 
 @triton.jit

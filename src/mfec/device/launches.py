@@ -7,13 +7,15 @@ fills a buffer, replays the recording, waits, and reads a buffer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from mfec.device.channel import Network
 from mfec.device.kernels import SearchShape, search
 from mfec.device.layout import PAGE
 from mfec.device.plan import UNUSED, Plan
@@ -28,13 +30,21 @@ class Launches:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._recordings: dict[SearchShape, _Recording] = {}
+        self._recordings: dict[tuple[SearchShape, Network | None], _Recording] = {}
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def search(
-        self, plan: Plan, inputs: list[NDArray[np.uint8]], weights: list[torch.Tensor], dim: int, k: int
+        self,
+        plan: Plan,
+        inputs: list[NDArray[Any]],
+        embed: Network | list[torch.Tensor] | None,
+        dim: int,
+        k: int,
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """The states of the plan's chunks and the results of its pairs, as `kernels.search` fills them."""
+        """The states of the plan's chunks and the results of its pairs, as `kernels.search` fills them.
+
+        embed: how observations become states: a network, or a projection for each request; None where states are given.
+        """
         shape = SearchShape(
             chunks=_round_up(plan.chunks),
             width=plan.width,
@@ -43,10 +53,10 @@ class Launches:
             pages=_round_up(-(-plan.largest // PAGE), FEWEST_PAGES),
             k=k,
             dim=dim,
-            size=inputs[0].shape[1] if weights else 0,
+            size=0 if embed is None else inputs[0].shape[1],
         )
         if shape.scratch_bytes <= SCRATCH_BYTES:
-            return self._go(shape, plan, inputs, weights, slice(0, len(plan.jobs)), slice(0, len(plan.pairs)))
+            return self._go(shape, plan, inputs, embed, slice(0, len(plan.jobs)), slice(0, len(plan.pairs)))
         # Too much memory at once: search some of the jobs at a time, a power of two of them.
         at_once = shape.jobs
         while at_once > 1 and replace(shape, jobs=at_once).scratch_bytes > SCRATCH_BYTES:
@@ -56,21 +66,22 @@ class Launches:
             jobs = slice(first, min(first + at_once, len(plan.jobs)))
             pairs = slice(*np.searchsorted(plan.pairs[:, 0], [jobs.start, jobs.stop]).tolist())
             part = replace(shape, jobs=at_once, pairs=_round_up(pairs.stop - pairs.start, FEWEST))
-            states, found[pairs] = self._go(part, plan, inputs, weights, jobs, pairs)
+            states, found[pairs] = self._go(part, plan, inputs, embed, jobs, pairs)
         return states, found
 
     def _go(
         self,
         shape: SearchShape,
         plan: Plan,
-        inputs: list[NDArray[np.uint8]],
-        weights: list[torch.Tensor],
+        inputs: list[NDArray[Any]],
+        embed: Network | list[torch.Tensor] | None,
         jobs: slice,
         pairs: slice,
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        if shape not in self._recordings:
-            self._recordings[shape] = _Recording(shape, self._device)
-        recording = self._recordings[shape]
+        network = embed if callable(embed) else None
+        if (shape, network) not in self._recordings:
+            self._recordings[shape, network] = _Recording(shape, network, self._device)
+        recording = self._recordings[shape, network]
         recording.fill_in(plan.jobs[jobs], plan.pairs[pairs], jobs.start * plan.width, jobs.start)
         for i, (rows, place) in enumerate(zip(inputs, plan.places, strict=True)):
             if len(rows) == 0:
@@ -78,8 +89,8 @@ class Launches:
             end = place + -(-len(rows) // plan.width) * plan.width
             recording.inputs[place : place + len(rows)] = rows
             recording.inputs[place + len(rows) : end] = rows[0]  # padding must not move the middle of the queries
-            if weights:
-                recording.addresses[place:end] = weights[i].data_ptr()
+            if isinstance(embed, list):
+                recording.addresses[place:end] = embed[i].data_ptr()
         recording.play(self._pool)
         return recording.states.copy(), recording.found[: pairs.stop - pairs.start]
 
@@ -87,16 +98,16 @@ class Launches:
 class _Recording:
     """The buffers of one shape on host and device, and the recorded launches."""
 
-    def __init__(self, shape: SearchShape, device: torch.device) -> None:
-        self._shape, self._device = shape, device
+    def __init__(self, shape: SearchShape, network: Network | None, device: torch.device) -> None:
+        self._shape, self._network = shape, network
         rows = shape.chunks * shape.width
         width, kind = (shape.size, np.uint8) if shape.size else (shape.dim, np.float32)
         numbers = 4 * shape.jobs + 4 * shape.pairs + (rows if shape.size else 0)
         results = shape.pairs * (2 * shape.k + 3)
         # Eight-byte numbers come first, so that every array is aligned.
-        self._up = _HostAndDevice(8 * numbers + rows * width * np.dtype(kind).itemsize, device)
-        self._down = _HostAndDevice(8 * results + 4 * rows * shape.dim, device)
-        host, on_device = self._up.host.numpy(), self._up.on_device
+        self._up = HostAndDevice(8 * numbers + rows * width * np.dtype(kind).itemsize, np.uint8, device)
+        self._down = HostAndDevice(8 * results + 4 * rows * shape.dim, np.uint8, device)
+        host, on_device = self._up.host, self._up.on_device
         self._numbers, self._numbers_on_device = (
             host[: 8 * numbers].view(np.int64),
             on_device[: 8 * numbers].view(torch.int64),
@@ -107,13 +118,12 @@ class _Recording:
         self.inputs = host[8 * numbers :].view(kind).reshape(rows, width)
         inputs_on_device = on_device[8 * numbers :] if shape.size else on_device[8 * numbers :].view(torch.float32)
         self._inputs_on_device = inputs_on_device.view(rows, width)
-        host, on_device = self._down.host.numpy(), self._down.on_device
+        host, on_device = self._down.host, self._down.on_device
         self.found = host[: 8 * results].view(np.float64).reshape(-1, 2 * shape.k + 3)
         self.states = host[8 * results :].view(np.float32).reshape(rows, shape.dim)
         self._found_on_device = on_device[: 8 * results].view(torch.float64)
         self._states_on_device = on_device[8 * results :].view(torch.float32).view(rows, shape.dim)
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._played = False
+        self._recorded = Recorded(self._launch, device)
         self.inputs[:] = 0
 
     def fill_in(self, jobs: NDArray[np.int64], pairs: NDArray[np.int64], first_minimum: int, first_job: int) -> None:
@@ -128,36 +138,63 @@ class _Recording:
 
     def play(self, pool: Any) -> None:
         """Copy to the device, search, copy back, and wait."""
-        if self._device.type == "cpu":
-            self._launch()
-            return
-        if self._graph is not None:
-            self._graph.replay()
-        elif not self._played:  # kernels are compiled on first use, which cannot be recorded
-            self._launch()
-        else:
+        self._recorded.start(pool)
+        self._recorded.wait()
+
+    def _launch(self) -> None:
+        self._up.send()
+        search(
+            self._shape, self._inputs_on_device, self._numbers_on_device, self._states_on_device,
+            self._found_on_device, self._network,
+        )  # fmt: skip
+        self._down.fetch()
+
+
+class Recorded:
+    """Launches that are recorded when they are started the second time, on a GPU; on the CPU they are made each time.
+
+    The first time kernels are compiled and libraries choose theirs, which cannot be recorded.
+    """
+
+    def __init__(self, launch: Callable[[], None], device: torch.device) -> None:
+        self._launch, self._device = launch, device
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._started = False
+
+    def start(self, pool: Any = None) -> None:
+        """Make the launches, without waiting for what they do."""
+        if self._graph is None and self._started and self._device.type == "cuda":
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph, pool=pool):
                 self._launch()
+        if self._graph is None:
+            self._launch()
+        else:
             self._graph.replay()
-        self._played = True
-        torch.cuda.current_stream(self._device).synchronize()
+        self._started = True
 
-    def _launch(self) -> None:
-        self._up.on_device.copy_(self._up.host, non_blocking=True)
-        search(
-            self._shape, self._inputs_on_device, self._numbers_on_device, self._states_on_device, self._found_on_device
-        )
-        self._down.host.copy_(self._down.on_device, non_blocking=True)
+    def wait(self) -> None:
+        """Wait for all that was started on the device."""
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
 
 
-class _HostAndDevice:
-    """Bytes on the device and as many on the host, pinned so that copies run at full speed."""
+class HostAndDevice:
+    """An array on the device and its like on the host, pinned so that copies run at full speed."""
 
-    def __init__(self, size: int, device: torch.device) -> None:
-        on_gpu = device.type == "cuda"
-        self.host = torch.zeros(size, dtype=torch.uint8, pin_memory=on_gpu)
-        self.on_device = torch.zeros(size, dtype=torch.uint8, device=device) if on_gpu else torch.zeros_like(self.host)
+    def __init__(self, shape: int | tuple[int, ...], dtype: DTypeLike, device: torch.device) -> None:
+        kind = torch.from_numpy(np.zeros(0, dtype)).dtype
+        self._host = torch.zeros(shape, dtype=kind, pin_memory=device.type == "cuda")
+        self.host: NDArray[Any] = self._host.numpy()
+        self.on_device = torch.zeros(shape, dtype=kind, device=device)
+
+    def send(self) -> None:
+        """Copy to the device, when what was launched before is done."""
+        self.on_device.copy_(self._host, non_blocking=True)
+
+    def fetch(self) -> None:
+        """Copy back, likewise."""
+        self._host.copy_(self.on_device, non_blocking=True)
 
 
 def _round_up(number: int, fewest: int = 1) -> int:

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from mfec.config import DeviceName
-from mfec.device.channel import DeviceEncoder, DeviceError, Response
+from mfec.device.buffers import ActionBuffers
+from mfec.device.channel import DeviceEncoder, DeviceError, Network, Response
 from mfec.device.engine import Engine, Request, Run
 
 
@@ -28,6 +29,11 @@ class LocalChannel:
             raise DeviceError("no buffers were opened on this channel")
         return self._run
 
+    @property
+    def buffers(self) -> ActionBuffers:
+        """The action buffers of the run."""
+        return self.run.buffers
+
     def open(self, n_actions: int, capacity: int, dim: int) -> None:
         """Make room for the action buffers of the run."""
         self._run = self._engine.add_run(n_actions, capacity, dim)
@@ -39,6 +45,11 @@ class LocalChannel:
     def encode_with(self, encoder: DeviceEncoder) -> None:
         """Encode observations by this encoder from now on."""
         self.run.encoder = self._engine.add_encoder(encoder)
+
+    def embed_by(self, network: Network) -> bool:
+        """Embed observations by this network from now on, as it is when they come; True."""
+        self.run.network = network
+        return True
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Put states into these slots."""

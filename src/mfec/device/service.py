@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.config import DeviceName
-from mfec.device.channel import DeviceEncoder, DeviceError, Response
+from mfec.device.channel import DeviceEncoder, DeviceError, Network, Response
 from mfec.device.shared_memory import REQUESTED, LookUpShape, SharedLookUp
 
 OWNER_ENDED = "the process that owns the device has ended"
@@ -18,6 +18,8 @@ OWNER_ENDED = "the process that owns the device has ended"
 
 class PipeChannel:
     """A channel to a device that another process owns. It needs no torch."""
+
+    buffers = None  # out of reach
 
     def __init__(self, pipe: Connection[Any, Any], device: DeviceName) -> None:
         self._pipe = pipe
@@ -38,6 +40,10 @@ class PipeChannel:
     def encode_with(self, encoder: DeviceEncoder) -> None:
         """Encode observations by this encoder from now on."""
         self._request("encode_with", encoder)
+
+    def embed_by(self, network: Network) -> bool:
+        """False: the device is another process's, where a network that learns here would stay as it was."""
+        return False
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Put states into these slots."""

@@ -123,15 +123,13 @@ def count_matches(matched, matches):
 
 
 @njit()
-def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_entry_id, slots):
+def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_entry_id, slots, added):
     """Write the rows of a batch from `row` on. Returns the row that needs a longer eviction queue, or their number.
 
-    batch: `Experience`; rule: `Rule`; buffers: `BufferArrays`; slots: the slot of each row that became a new entry,
-    else -1.
+    batch: `Experience`; rule: `Rule`; buffers: `BufferArrays`; added: which rows became new entries; slots: where the
+    state of each row is to be kept, -1 where the one that is there stays.
     """
-    for before in range(row):
-        if slots[before] >= 0:
-            next_entry_id += 1
+    next_entry_id += added[:row].sum()
     while row < len(batch.actions):
         action, ret = batch.actions[row], batch.returns[row]
         keys = buffers.keys[action]
@@ -140,7 +138,9 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
             if replaces_value(ret, buffers.values[action, slot], rule):
                 buffers.values[action, slot] = new_value(ret, np.float64(buffers.values[action, slot]), rule)
                 buffers.origins[action, slot] = batch.origins[row]
-            slots[row] = -1
+            # The same observation; but the network that made the state may have learned since.
+            slots[row] = slot if rule.update == 2 else -1
+            added[row] = False
         else:
             if buffers.sizes[action] < buffers.values.shape[1]:
                 slot = buffers.sizes[action]
@@ -163,6 +163,7 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
             add_slot(buckets[action], keys, slot)
             next_entry_id += 1
             slots[row] = slot
+            added[row] = True
         buffers.ticks[action, slot] = tick + row
         row += 1
     return row

@@ -57,7 +57,8 @@ class EpisodicMemory:
         eviction: which entry a full buffer gives up: the least recently `updated` (section 2 of the paper) or the
             least recently `used` (section 4): written, matched, or a neighbour in an estimate.
         update: what becomes of the value of a known state and action: `max` keeps the highest return (Eq. 1),
-            `replace` the latest (the paper's footnote), `step` moves it by `alpha` of the way to the latest.
+            `replace` the latest (the paper's footnote), `step` moves it by `alpha` of the way to the latest, and takes
+            over the latest state of that identity.
         alpha: of `update="step"`, above 0 and at most 1.
         few_neighbours: the estimate of a new state from a buffer of fewer than k entries: `infinity` (try the
             action), the `mean` (as `kernel` takes it) of what is there, or `zero`. An action without any entry is
@@ -124,6 +125,11 @@ class EpisodicMemory:
     def embed_with(self, embedding: Any) -> bool:
         """Let the index embed observations, if it can; `estimate` then takes these, uint8 (n, size)."""
         return self._store.index.embed_with(embedding)
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the index embeds observations."""
+        return self._store.index.embeds
 
     # -- Eq. 2: reading -----------------------------------------------------------------------------------------------
 
@@ -277,6 +283,11 @@ class EpisodicMemory:
         if len(batch) != len(taken):
             raise ValueError(f"{len(taken)} places need as many states, not {len(batch)}")
         self._store.move(taken, places, batch, checked_values(values, len(batch), "values"))
+
+    def shift_values(self, actions: ArrayLike, slots: ArrayLike, by: ArrayLike) -> None:
+        """Add to the values of the entries in these places, int (n,) each; what is for the same entry adds up."""
+        places = checked_places(actions, slots, self.buffers.sizes)
+        np.add.at(self.buffers.values, places, checked_values(by, len(places[0]), "what is added"))
 
     # -- Entries, to look at and to choose from ------------------------------------------------------------------------
 

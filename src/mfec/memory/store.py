@@ -36,19 +36,20 @@ class EntryStore:
     def write(self, experience: Experience, states: NDArray[np.float32], rule: Rule) -> None:
         """Store steps in order: those of new states as new entries, in place of the oldest where a buffer is full."""
         n = len(states)
-        slots = np.empty(n, np.int64)  # where a row became a new entry, else -1
+        slots, added = np.empty(n, np.int64), np.zeros(n, np.bool_)
         row = 0
         while row < n:  # the compiled loop returns early only if the eviction queue runs out
             row = write_rows(
                 experience, row, rule, self.buffers.arrays, self.table.buckets,
-                self._order.queue, self._order.queued, self._tick, self.next_entry_id, slots,
+                self._order.queue, self._order.queued, self._tick, self.next_entry_id, slots, added,
             )  # fmt: skip
             if row < n:
                 self._order.refill(int(experience.actions[row]))
         self._tick += n
-        added = slots >= 0
-        self.next_entry_id += int(added.sum())
-        self.index.put(experience.actions[added], slots[added], states[added])
+        self.next_entry_id += int(np.count_nonzero(added))
+        there = slots >= 0
+        if there.any():
+            self.index.put(experience.actions[there], slots[there], states[there])
 
     def move(
         self,

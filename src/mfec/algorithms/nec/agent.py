@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.algorithms.nec.dictionary import NeuralDictionary
+from mfec.algorithms.nec.minibatch import Minibatch, RecordedMinibatch
 from mfec.algorithms.nec.network import KeyNetwork, NetworkEmbedding
 from mfec.algorithms.nec.replay import Replay
 from mfec.algorithms.nec.settings import NECConfig, stacked
@@ -31,7 +32,6 @@ from mfec.threads import n_threads
 
 import torch  # isort: skip  # after the modules above have said what is missing
 
-DECAY, SMALLEST = 0.95, 1e-8  # of RMSProp
 CHANGEABLE = {
     "gamma", "epsilon", "alpha", "learning_rate", "key_learning_rate", "value_learning_rate", "batch_size",
     "leave_one_out", "train_frames", "ties", "episode", "truncated",
@@ -101,11 +101,13 @@ class NEC(EpisodicAgent):
         )  # fmt: skip
         super().__init__(env, config=config, seed=seed)
         self._discounts = gamma ** np.arange(n_step)
-        self._minibatches = np.random.default_rng(self._projection.spawn(1)[0])
+        self._due = 0  # minibatches
+        self._draws = np.random.default_rng(self._projection.spawn(1)[0])
         self._updates = 0
         self._losses: list[float] = []  # since the last row of progress
         if env is not None:
             self._make(device)
+            self._connect()
 
     def _make(self, device: DeviceName | Channel) -> None:
         """Make network, dictionary and replay for the environment's spaces."""
@@ -121,10 +123,21 @@ class NEC(EpisodicAgent):
             self.n_actions, config.dim, capacity=config.capacity, p=config.p, delta=config.delta, alpha=config.alpha,
             index=config.index, recall=config.recall, few_neighbours=config.few_neighbours, device=device,
         )  # fmt: skip
-        self.memory: EpisodicMemory = self.dictionary.memory
-        self._optimizer = torch.optim.RMSprop(network.parameters(), lr=config.learning_rate, alpha=DECAY, eps=SMALLEST)
         space = self.observation_space
         self.replay = Replay(config.replay_capacity, space.shape or (), space.dtype, planes=n_planes(space) or 1)
+
+    def _connect(self) -> None:
+        """Let memory and minibatches have what they need of each other; another memory must be connected again."""
+        self.memory: EpisodicMemory = self.dictionary.memory
+        self._hand_over_embedding()
+        channel = self.dictionary.channel
+        buffers = None if isinstance(channel, str) else channel.buffers
+        parts = self.embedding, self.dictionary, self.config
+        self._minibatch = (
+            RecordedMinibatch(*parts, buffers, (self.observation_space.shape or (), self.observation_space.dtype))
+            if buffers is not None and buffers.by_kernels
+            else Minibatch(*parts)
+        )
 
     # -- The algorithm ------------------------------------------------------------------------------------------------
 
@@ -133,15 +146,17 @@ class NEC(EpisodicAgent):
         states = self._embed(observations)  # h = f(o)
         keys = array_keys(observations)
         began = time.perf_counter()
-        values = self.memory.estimate(states, keys).values  # Q(s, a) for every action
+        estimates = self.memory.estimate(states, keys)
+        values = estimates.values  # Q(s, a) for every action
         self._tally.lookup_seconds += time.perf_counter() - began
         actions, _ = self.choose(values, self.epsilon, self._exploration, self._ties)
         known = np.where(np.isfinite(values), values, -np.inf).max(axis=1)
         highest = np.where(np.isfinite(known), known, np.float32(0.0))  # of nothing nothing is known
-        return Decision(states, keys, actions, np.zeros(values.shape, np.bool_), highest)
+        return Decision(estimates.states, keys, actions, estimates.exact, highest)
 
     def _remember(self, played: Played, callbacks: CallbackList) -> None:
-        """Write the steps that N further ones are now known of, keep what was seen, and learn from replay."""
+        """Write the steps that N further ones are now known of, and keep what was seen."""
+        self._finish_minibatch()
         began = time.perf_counter()
         assert played.values is not None
         seen = played.steps.observations[played.steps.valid]
@@ -155,9 +170,23 @@ class NEC(EpisodicAgent):
             episode.places.append(self.replay.keep(env, observation))
         self._tally.write_seconds += time.perf_counter() - began
         due = self.frames % self.config.train_frames + len(played.outcomes) * self.frame_skip
-        for _ in range(due // self.config.train_frames):
-            self._learn()
+        self._due += due // self.config.train_frames
         super()._remember(played, callbacks)
+
+    def _meanwhile(self) -> None:
+        """Learn from replay: the minibatches that are due."""
+        while self._due:
+            self._due -= 1
+            if len(self.replay) >= self.config.replay_start:
+                self._finish_minibatch()
+                drawn = self.replay.draw(self.config.batch_size, self._draws)
+                self._minibatch.begin(drawn, array_keys(drawn.observations) if self.config.leave_one_out else None)
+
+    def _finish_minibatch(self) -> None:
+        loss = self._minibatch.finish()
+        if loss is not None:
+            self._updates += 1
+            self._losses.append(loss)
 
     def _update(self, episode: Episode, cut_off: NDArray[Any] | None) -> None:
         """Write the last N steps of an episode, whose returns end with it.
@@ -183,34 +212,16 @@ class NEC(EpisodicAgent):
         for place, action, ret in zip(places, actions, returns, strict=True):
             self.replay.add(place, action, ret)
 
-    def _learn(self) -> None:
-        """One minibatch: the squared error between look-ups and the returns that were stored."""
-        config = self.config
-        if len(self.replay) < config.replay_start:
-            return
-        observations, actions, returns = self.replay.draw(config.batch_size, self._minibatches)
-        own = array_keys(observations) if config.leave_one_out else None
-        values, _, neighbours = self.dictionary.look_up(self.embedding.keys(observations), actions, leave_out=own)
-        loss = (values - torch.from_numpy(returns).to(values.device)).square().mean()
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-        # Half the gradient of a step's own squared error: so that the rate is the share of its error, as alpha is.
-        self.dictionary.descend(
-            neighbours, key_step=config.key_learning_rate,
-            value_step=config.value_learning_rate * config.batch_size / 2,
-        )  # fmt: skip
-        self._updates += 1
-        self._losses.append(loss.item())
-
     # -- Storage ------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
+        self._finish_minibatch()
         return {
             **super()._state(),
             "replay": self.replay.summary(),
-            "minibatches": self._minibatches.bit_generator.state,
+            "minibatches": self._draws.bit_generator.state,
             "updates": self._updates,
+            "due": self._due,
             "losses": self._losses,
             "mean_square": float(self.dictionary.mean_square),
         }
@@ -219,7 +230,7 @@ class NEC(EpisodicAgent):
         return {
             **super()._tensors(),
             "network": module_tensors(self.embedding.network),
-            "optimizer": optimizer_tensors(self._optimizer),
+            "optimizer": optimizer_tensors(self._minibatch.optimizer),
             "replay": self.replay.tensors(),
         }
 
@@ -257,12 +268,12 @@ class NEC(EpisodicAgent):
             agent._make(device)
             restore_module(agent.embedding.network, tensors["network"])
             agent.dictionary.take_over({**state["memory"], **_of_memory(changes)}, tensors["memory"], index=index)
-            agent.memory = agent.dictionary.memory
+            agent._connect()
             agent.dictionary.mean_square.fill_(state["mean_square"])
-            agent._minibatches.bit_generator.state = state["minibatches"]
-            agent._updates, agent._losses = state["updates"], state["losses"]
+            agent._draws.bit_generator.state = state["minibatches"]
+            agent._updates, agent._losses, agent._due = state["updates"], state["losses"], state["due"]
             if not playing:
-                restore_optimizer(agent._optimizer, tensors["optimizer"])
+                restore_optimizer(agent._minibatch.optimizer, tensors["optimizer"])
                 agent.replay.restore(state["replay"], tensors["replay"])
         if env is not None:
             agent._play_in(env)

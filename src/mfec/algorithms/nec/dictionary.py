@@ -17,7 +17,7 @@ from torch import nn
 
 from mfec.algorithms.nec.settings import NECConfig
 from mfec.config import DeviceName, FewNeighbours, IndexName
-from mfec.device import Channel, device_name
+from mfec.device import Channel, device_name, open_channel
 from mfec.memory import EpisodicMemory
 from mfec.memory.identities import Identities, array_keys, identity_keys
 
@@ -50,6 +50,13 @@ def kernel_mean(
     kernel = there / (squared + delta)
     weights = kernel / kernel.sum(1, keepdim=True).clamp_min(torch.finfo(kernel.dtype).tiny)
     return (weights * values).sum(1), weights
+
+
+def key_steps(gradients: torch.Tensor, there: torch.Tensor, mean_square: torch.Tensor, key_step: float) -> torch.Tensor:
+    """Steps of RMSProp, (n, p, dim), against the gradients of the neighbours' keys; `mean_square` takes them in."""
+    numbers = there.sum().clamp_min(1) * gradients.shape[2]
+    mean_square.lerp_((gradients.square().sum() / numbers).to(mean_square), 1.0 - SMOOTHING)
+    return gradients * (-key_step / mean_square.sqrt().clamp_min(1e-30)).to(gradients)
 
 
 class NeuralDictionary(nn.Module):
@@ -90,14 +97,16 @@ class NeuralDictionary(nn.Module):
     ) -> None:
         super().__init__()
         index = NECConfig(index=index, device=device_name(device)).resolved_index()
-        self._device = device
+        self.channel: DeviceName | Channel = (
+            open_channel(device) if index == "cuda" and isinstance(device, str) else device
+        )
         self.memory = EpisodicMemory(
             n_actions, dim, capacity=capacity, k=p, kernel="inverse", delta=delta, update="step", alpha=alpha,
             eviction="used", exact_matches=False, few_neighbours=few_neighbours,
-            index=index, recall=recall, device=device,
+            index=index, recall=recall, device=self.channel,
         )  # fmt: skip
         # One mean square for all keys: an entry is a neighbour too rarely to have a mean of its own.
-        self.register_buffer("mean_square", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean_square", torch.zeros((), dtype=torch.float64, device=device_name(device)))
 
     def __len__(self) -> int:
         return len(self.memory)
@@ -120,14 +129,10 @@ class NeuralDictionary(nn.Module):
         action: one for all of them, or one for each. leave_out: identities of the states, whose own entries do not
         count if they are among the p nearest.
         """
-        queries = keys.detach().to("cpu", torch.float32).numpy()
         asked = action.cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)
-        actions = np.broadcast_to(asked, len(queries)).astype(np.int64)
-        slots, _ = self.memory.nearest(queries, actions, mark_used=self.training)
+        actions = np.broadcast_to(asked, len(keys)).astype(np.int64)
+        slots = self.nearest(keys.detach().to("cpu", torch.float32).numpy(), actions, leave_out=leave_out)
         found = slots >= 0
-        if leave_out is not None:
-            found &= slots != self.memory.slots_of(leave_out, actions)[:, None]
-            slots = np.where(found, slots, -1)
         entries = self.memory.at(np.broadcast_to(actions[:, None], slots.shape)[found], slots[found])
         near = np.zeros((*slots.shape, self.memory.dim), np.float32)
         stored = np.zeros(slots.shape, np.float32)
@@ -142,6 +147,18 @@ class NeuralDictionary(nn.Module):
         return values, weights, neighbours
 
     forward = look_up
+
+    def nearest(
+        self, states: NDArray[Any], actions: NDArray[np.int64], *, leave_out: Identities | None = None
+    ) -> NDArray[np.int64]:
+        """Slots of the neighbours, int64 (n, p), -1 where there are fewer. In training they are marked as used.
+
+        states: keys, float32 (n, dim), or what the memory makes keys of; leave_out: as for `look_up`.
+        """
+        slots, _ = self.memory.nearest(states, actions, mark_used=self.training)
+        if leave_out is None:
+            return slots
+        return np.where(slots == self.memory.slots_of(leave_out, actions)[:, None], -1, slots)
 
     def write(
         self,
@@ -159,11 +176,6 @@ class NeuralDictionary(nn.Module):
         rows, taken = np.asarray(given, np.float32), np.asarray(actions)
         own = array_keys(rows) if identities is None else identity_keys(identities)
         self.memory.write(rows, taken, returns, own, origins)
-        # Not left where an older network put it: what was seen again must be near when it is seen once more.
-        slots = self.memory.slots_of(own, taken)
-        there = slots >= 0  # unless so many were written at once that they have given up each other
-        values = self.memory.at(taken[there], slots[there]).values
-        self.memory.move(taken[there], slots[there], rows[there], values)
 
     @torch.no_grad()
     def descend(self, neighbours: LookedUp, *, key_step: float, value_step: float) -> None:
@@ -178,22 +190,17 @@ class NeuralDictionary(nn.Module):
         if not found.any():
             return
         actions = np.broadcast_to(neighbours.actions[:, None], found.shape)[found]
-        places, first, which = np.unique(
+        _, first, which = np.unique(
             actions * self.memory.capacity + neighbours.slots[found], return_index=True, return_inverse=True
         )
-        at = torch.from_numpy(which)
-        downhill = torch.zeros((len(places), self.memory.dim)).index_add_(
-            0, at, neighbours.keys.grad[neighbours.there].float().cpu()
-        )
-        steeper = torch.zeros(len(places)).index_add_(0, at, neighbours.values.grad[neighbours.there].float().cpu())
-        keys = neighbours.keys.detach()[neighbours.there].float().cpu()[first]
-        values = neighbours.values.detach()[neighbours.there].float().cpu()[first]
-        self.mean_square.lerp_(downhill.square().mean().double(), 1.0 - SMOOTHING)
-        scale = key_step / max(float(self.mean_square) ** 0.5, 1e-30)
-        self.memory.move(
-            actions[first], neighbours.slots[found][first], (keys - scale * downhill).numpy(),
-            (values - value_step * steeper).numpy(),
-        )  # fmt: skip
+        at, there = torch.from_numpy(which), neighbours.there
+        of_keys, of_values = neighbours.keys.grad.float(), neighbours.values.grad.float()
+        steps = key_steps(of_keys, there, self.mean_square, key_step)[there].cpu()
+        keys = neighbours.keys.detach()[there].float().cpu()[first]
+        keys += torch.zeros_like(keys).index_add_(0, at, steps)
+        values = neighbours.values.detach()[there].float().cpu()[first]
+        values -= value_step * torch.zeros_like(values).index_add_(0, at, of_values[there].cpu())
+        self.memory.move(actions[first], neighbours.slots[found][first], keys.numpy(), values.numpy())
 
     # -- Storage ------------------------------------------------------------------------------------------------------
 
@@ -212,7 +219,7 @@ class NeuralDictionary(nn.Module):
         self, settings: dict[str, Any], tensors: dict[str, NDArray[Any]], *, index: IndexName | None = None
     ) -> None:
         """Put the memory that these settings and tensors (`EpisodicMemory.settings`) describe in place of its own."""
-        self.memory = EpisodicMemory.restore(settings, tensors, device=self._device, index=index)
+        self.memory = EpisodicMemory.restore(settings, tensors, device=self.channel, index=index)
 
 
 def _signed(array: NDArray[Any]) -> NDArray[Any]:

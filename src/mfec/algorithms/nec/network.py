@@ -14,6 +14,7 @@ except ImportError:
     raise ImportError("Neural Episodic Control needs the extra `torch`: pip install 'mfec[torch]'") from None
 from torch import nn
 
+from mfec.device import Channel
 from mfec.envs.spaces import n_planes
 
 
@@ -84,6 +85,10 @@ class NetworkEmbedding:
         """Keys, float32 (n, dim), of observations (n, ...)."""
         with torch.no_grad():
             return self.keys(observations).cpu().numpy()
+
+    def hand_over(self, device: Channel) -> bool:
+        """Let a device make keys of observations, if it can have the network itself."""
+        return device.embed_by(self.network)
 
     def keys(self, observations: NDArray[Any]) -> torch.Tensor:
         """Keys that gradients can flow through."""

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+
+class Drawn(NamedTuple):
+    """Some steps."""
+
+    observations: NDArray[Any]  # (n, ...)
+    actions: NDArray[np.int64]  # (n,)
+    values: NDArray[np.float32]  # (n,): N-step returns
 
 
 class Replay:
@@ -101,11 +109,11 @@ class Replay:
         for place in list(self._in_flight) if places is None else places:
             self._release(self._in_flight.pop(place))
 
-    def draw(self, size: int, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float32]]:
-        """Observations (size, ...), actions (size,) and values (size,) of items, each drawn from all of them."""
+    def draw(self, size: int, rng: np.random.Generator) -> Drawn:
+        """So many items, each drawn from all of them."""
         items = rng.integers(0, len(self), size)
         observations = self._planes[self._stacks[items]].reshape(size, *self.observation_shape)
-        return observations, self._actions[items], self._values[items]
+        return Drawn(observations, self._actions[items], self._values[items])
 
     def _room(self) -> int:
         """The place for a new plane."""
