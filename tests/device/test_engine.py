@@ -382,6 +382,39 @@ def test_large_buffers_have_larger_blocks(engine: Engine, monkeypatch: pytest.Mo
     stored.check(gaussian(rng, 1, 16), 3)
 
 
+@pytest.mark.parametrize("n", [1, MANY])
+def test_of_many_minima_each_part_is_thinned_first(engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    """As buffers of more than 32,768 entries have them."""
+    if not engine.triton:
+        pytest.skip("plain torch knows no blocks")
+    from mfec.device import kernels
+
+    monkeypatch.setattr(kernels, "THIN", 32)
+    rng = np.random.default_rng(18)
+    stored = Stored(engine, gaussian(rng, 4097, 16), gaussian(rng, 70, 16), gaussian(rng, 3, 16))
+    stored.check(gaussian(rng, n, 16), 3)
+
+
+def test_a_few_states_wait_for_what_reads_them(engine: Engine) -> None:
+    rng = np.random.default_rng(21)
+    channel = LocalChannel(engine)
+    channel.open(2, 100, 3)
+    states = gaussian(rng, 4, 3)
+    for state in states:  # the later stays
+        channel.store(np.array([1]), np.array([0]), state[None])
+    found = channel.look_up(states[:1], np.ones((1, 2), np.bool_), 1)
+    assert found.squared[0, 1, 0] == pytest.approx(((states[0] - states[3]).astype(np.float64) ** 2).sum())
+    channel.store(np.array([0, 1]), np.array([0, 1]), states[:2])
+    assert np.array_equal(channel.rows(np.array([1, 0, 1]), np.array([1, 0, 0])), states[[1, 0, 3]])
+    channel.store(np.array([0]), np.array([0]), states[2:3])
+    assert channel.distances(states[2], 0).tolist() == [0.0]
+    channel.store(np.array([0]), np.array([1]), states[1:2])
+    many = np.arange(50)
+    channel.store(np.zeros(50, np.int64), many, gaussian(rng, 50, 3))  # more than can wait, after those that do
+    channel.store(np.array([0]), np.array([49]), states[1:2])
+    assert channel.look_up(states[1:2], np.ones((1, 2), np.bool_), 1).slots[0, 0, 0] == 49
+
+
 # -- Projection -------------------------------------------------------------------------------------------------------
 
 

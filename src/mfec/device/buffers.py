@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mfec.device.layout import BLOCK, PAGE
+from mfec.device.layout import BLOCK, PAGE, WAITING
 
 FIRST_SLAB = 16  # pages that are allocated at once; later an eighth of those there are
 AT_ONCE = 2**18  # entries that are copied at a time, so that the copy itself needs little memory
@@ -32,6 +32,7 @@ class ActionBuffers:
         self._places = np.full((n_actions, most, 2), -1, np.int64)  # slab and page within it
         self._pages = np.zeros(n_actions, np.int64)
         self._slabs: list[torch.Tensor] = []
+        self._waiting: dict[int, NDArray[np.float32]] = {}  # states that are not written yet, by address
         self._free = 0  # unused pages of the last slab
 
     @property
@@ -40,38 +41,62 @@ class ActionBuffers:
         return sum(slab.nbytes for slab in self._slabs) + self.table.nbytes
 
     def store(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
-        """Put states, float32 (n, dim), into these slots; if two are for the same slot, the later one stays."""
+        """Put states, float32 (n, dim), into these slots; if two are for the same slot, the later one stays.
+
+        Kernels write a few with the next look-up: on their own, a single one would take as long as a step's search.
+        """
         if len(actions) == 0:
             return
         sizes = self.sizes.copy()
         np.maximum.at(sizes, actions, slots + 1)
         self._take_pages(-(-sizes // PAGE))
         self.sizes = sizes
+        if self.by_kernels and len(actions) + len(self._waiting) <= WAITING:
+            self._waiting.update(zip(self.addresses(actions, slots).tolist(), np.array(states), strict=True))
+            return
+        self.flush()
         # A GPU assigns in no fixed order, so all but the last state of a slot are dropped first.
         _, last = np.unique((actions * self.capacity + slots)[::-1], return_index=True)
         kept = len(actions) - 1 - last
         for begin in range(0, len(kept), AT_ONCE):
             some = kept[begin : begin + AT_ONCE]
             if self.by_kernels:
-                from mfec.device.kernels import write_rows
-
-                places = self.addresses(actions[some], slots[some])
-                # One copy for both: a copy takes longer to begin than to make.
-                both = np.concatenate([places.view(np.uint8), states[some].view(np.uint8).ravel()])
-                on_device = torch.from_numpy(both).to(self.device)
-                addresses, rows = on_device[: places.nbytes].view(torch.int64), on_device[places.nbytes :]
-                write_rows(addresses, rows.view(torch.float32).view(len(some), self.dim))
+                self._write(self.addresses(actions[some], slots[some]), states[some])
                 continue
             rows = torch.from_numpy(states[some]).to(self.device)
             for slab, here, (page, block, entry) in self._places_of(actions[some], slots[some]):
                 slab[page, block, :, entry] = rows[here]
 
+    def take_waiting(self, addresses: NDArray[np.int64], rows: NDArray[np.float32]) -> int:
+        """Hand over the states that wait, if there is room for all; returns how many."""
+        n = len(self._waiting)
+        if n > len(rows):
+            self.flush()
+            return 0
+        for i, (address, state) in enumerate(self._waiting.items()):
+            addresses[i], rows[i] = address, state
+        self._waiting.clear()
+        return n
+
+    def flush(self) -> None:
+        """Write the states that wait."""
+        if self._waiting:
+            self._write(np.array([*self._waiting]), np.array([*self._waiting.values()]))
+            self._waiting.clear()
+
+    def _write(self, addresses: NDArray[np.int64], states: NDArray[np.float32]) -> None:
+        from mfec.device.kernels import write_rows
+
+        write_rows(torch.from_numpy(addresses).to(self.device), torch.from_numpy(states).to(self.device))
+
     def shrink(self, sizes: NDArray[np.int64]) -> None:
         """Forget the states beyond these sizes, int64 (n_actions,); their pages stay for those that come next."""
+        self.flush()
         self.sizes = np.minimum(self.sizes, sizes)
 
     def gather(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> torch.Tensor:
         """States, float32 (n, dim), of these slots, on the device."""
+        self.flush()
         states = torch.empty((len(actions), self.dim), device=self.device)
         if self.by_kernels and len(actions):
             from mfec.device.kernels import read_rows
@@ -99,6 +124,7 @@ class ActionBuffers:
 
     def pages(self, action: int) -> torch.Tensor:
         """The pages of one action, in order: float32 (pages, blocks, dim, 32); a copy if there are several."""
+        self.flush()
         slabs, own = self._places[action, : self._pages[action]].T
         if len(own) == 1:
             blocks = -(-int(self.sizes[action]) // BLOCK)

@@ -108,7 +108,8 @@ class Engine:
         embed = None
         if requests[0].inputs.dtype == np.uint8:
             embed = requests[0].run.network or [_weights(request) for request in requests]
-        states, found = self._launches.search(plan, [request.inputs for request in requests], embed, buffers[0].dim, k)
+        inputs = [request.inputs for request in requests]
+        states, found = self._launches.search(plan, inputs, embed, buffers, k)
         slots, squared, unsure = plan.spread(found, k)
         responses, row = [], 0
         for request, place in zip(requests, plan.places, strict=True):

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 
+from mfec.device.buffers import ActionBuffers
 from mfec.device.channel import Network
-from mfec.device.kernels import SearchShape, search
-from mfec.device.layout import PAGE
+from mfec.device.kernels import SearchShape, search, write_rows
+from mfec.device.layout import PAGE, WAITING
 from mfec.device.plan import UNUSED, Plan
 
 SCRATCH_BYTES = 2**28  # for the first pass; a search that needs more is made in several parts
@@ -38,12 +39,13 @@ class Launches:
         plan: Plan,
         inputs: list[NDArray[Any]],
         embed: Network | list[torch.Tensor] | None,
-        dim: int,
+        buffers: list[ActionBuffers],
         k: int,
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """The states of the plan's chunks and the results of its pairs, as `kernels.search` fills them.
 
         embed: how observations become states: a network, or a projection for each request; None where states are given.
+        buffers: of each request; what waits to be written there is written first.
         """
         shape = SearchShape(
             chunks=_round_up(plan.chunks),
@@ -52,11 +54,12 @@ class Launches:
             pairs=_round_up(len(plan.pairs), FEWEST) if len(plan.pairs) else 0,
             pages=_round_up(-(-plan.largest // PAGE), FEWEST_PAGES),
             k=k,
-            dim=dim,
+            dim=buffers[0].dim,
             size=0 if embed is None else inputs[0].shape[1],
         )
         if shape.scratch_bytes <= SCRATCH_BYTES:
-            return self._go(shape, plan, inputs, embed, slice(0, len(plan.jobs)), slice(0, len(plan.pairs)))
+            whole = slice(0, len(plan.jobs)), slice(0, len(plan.pairs))
+            return self._go(shape, plan, inputs, embed, buffers, *whole)
         # Too much memory at once: search some of the jobs at a time, a power of two of them.
         at_once = shape.jobs
         while at_once > 1 and replace(shape, jobs=at_once).scratch_bytes > SCRATCH_BYTES:
@@ -66,7 +69,7 @@ class Launches:
             jobs = slice(first, min(first + at_once, len(plan.jobs)))
             pairs = slice(*np.searchsorted(plan.pairs[:, 0], [jobs.start, jobs.stop]).tolist())
             part = replace(shape, jobs=at_once, pairs=_round_up(pairs.stop - pairs.start, FEWEST))
-            states, found[pairs] = self._go(part, plan, inputs, embed, jobs, pairs)
+            states, found[pairs] = self._go(part, plan, inputs, embed, buffers, jobs, pairs)
         return states, found
 
     def _go(
@@ -75,6 +78,7 @@ class Launches:
         plan: Plan,
         inputs: list[NDArray[Any]],
         embed: Network | list[torch.Tensor] | None,
+        buffers: list[ActionBuffers],
         jobs: slice,
         pairs: slice,
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
@@ -83,6 +87,7 @@ class Launches:
             self._recordings[shape, network] = _Recording(shape, network, self._device)
         recording = self._recordings[shape, network]
         recording.fill_in(plan.jobs[jobs], plan.pairs[pairs], jobs.start * plan.width, jobs.start)
+        recording.write_first(buffers)
         for i, (rows, place) in enumerate(zip(inputs, plan.places, strict=True)):
             if len(rows) == 0:
                 continue
@@ -104,8 +109,9 @@ class _Recording:
         width, kind = (shape.size, np.uint8) if shape.size else (shape.dim, np.float32)
         numbers = 4 * shape.jobs + 4 * shape.pairs + (rows if shape.size else 0)
         results = shape.pairs * (2 * shape.k + 3)
-        # Eight-byte numbers come first, so that every array is aligned.
-        self._up = HostAndDevice(8 * numbers + rows * width * np.dtype(kind).itemsize, np.uint8, device)
+        # Eight-byte numbers come first and bytes last, so that every array is aligned.
+        first, second = 8 * (numbers + WAITING), 8 * (numbers + WAITING) + 4 * WAITING * shape.dim
+        self._up = HostAndDevice(second + rows * width * np.dtype(kind).itemsize, np.uint8, device)
         self._down = HostAndDevice(8 * results + 4 * rows * shape.dim, np.uint8, device)
         host, on_device = self._up.host, self._up.on_device
         self._numbers, self._numbers_on_device = (
@@ -115,8 +121,14 @@ class _Recording:
         self._jobs = self._numbers[: 4 * shape.jobs].reshape(-1, 4)
         self._pairs = self._numbers[4 * shape.jobs : 4 * (shape.jobs + shape.pairs)].reshape(-1, 4)
         self.addresses = self._numbers[4 * (shape.jobs + shape.pairs) :]
-        self.inputs = host[8 * numbers :].view(kind).reshape(rows, width)
-        inputs_on_device = on_device[8 * numbers :] if shape.size else on_device[8 * numbers :].view(torch.float32)
+        self._waiting = (
+            host[8 * numbers : first].view(np.int64),
+            host[first:second].view(np.float32).reshape(WAITING, -1),
+        )
+        rows_on_device = on_device[first:second].view(torch.float32).view(WAITING, -1)
+        self._waiting_on_device = on_device[8 * numbers : first].view(torch.int64), rows_on_device
+        self.inputs = host[second:].view(kind).reshape(rows, width)
+        inputs_on_device = on_device[second:] if shape.size else on_device[second:].view(torch.float32)
         self._inputs_on_device = inputs_on_device.view(rows, width)
         host, on_device = self._down.host, self._down.on_device
         self.found = host[: 8 * results].view(np.float64).reshape(-1, 2 * shape.k + 3)
@@ -136,6 +148,14 @@ class _Recording:
             self._pairs[: len(pairs), :2] -= first_job, first_minimum
         self.addresses[:] = 0
 
+    def write_first(self, buffers: list[ActionBuffers]) -> None:
+        """Take along what waits to be written."""
+        addresses, rows = self._waiting
+        n = 0
+        for own in buffers:
+            n += own.take_waiting(addresses[n:], rows[n:])
+        addresses[n:] = 0
+
     def play(self, pool: Any) -> None:
         """Copy to the device, search, copy back, and wait."""
         self._recorded.start(pool)
@@ -143,6 +163,7 @@ class _Recording:
 
     def _launch(self) -> None:
         self._up.send()
+        write_rows(*self._waiting_on_device)
         search(
             self._shape, self._inputs_on_device, self._numbers_on_device, self._states_on_device,
             self._found_on_device, self._network,
