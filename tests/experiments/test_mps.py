@@ -23,7 +23,7 @@ from mfec.algorithms import RunConfig, algorithm
 from mfec.config import Settings
 from mfec.experiments.launchers import mps
 from mfec.experiments.launchers.local import LocalLauncher
-from mfec.experiments.launchers.mps import CONTROL, LOGS, PIPES, shared_gpu
+from mfec.experiments.launchers.mps import CONTROL, LOGS, PIPES, VISIBLE, shared_gpu
 from mfec.experiments.lock import LOCK
 from mfec.experiments.many_runs import Run, TrainingOptions, train_runs
 from mfec.experiments.ram import CONTEXT_BYTES, DEVICE_SCRATCH
@@ -99,6 +99,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(mps, "DEFAULT", tmp_path / "default")
     monkeypatch.delenv(PIPES, raising=False)
     monkeypatch.delenv(LOGS, raising=False)
+    monkeypatch.delenv(VISIBLE, raising=False)
     yield folder
     for file in tmp_path.glob(f"**/{CONTROL}.pid"):
         with contextlib.suppress(ProcessLookupError):
@@ -199,6 +200,16 @@ def test_paths_of_sockets_are_short_wherever_temporary_files_go(tmp_path, told, 
         assert len(f"{environment[PIPES]}/control_privileged") < 60
         assert pid_in(Path(environment[PIPES]).parent)
     assert not Path(environment[PIPES]).parent.exists()
+
+
+def test_the_gpu_that_is_visible_to_the_daemon_is_the_first_of_its_runs(told, monkeypatch):
+    """Of one that is not there they would find nothing."""
+    with shared_gpu() as environment:
+        assert VISIBLE not in environment
+    monkeypatch.setenv(VISIBLE, "2")
+    with shared_gpu() as environment:
+        assert environment[VISIBLE] == "0"
+    assert os.environ[VISIBLE] == "2"
 
 
 # -- Without one ------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from mfec.experiments.lock import LOCK, locked
 
 CONTROL = "nvidia-cuda-mps-control"  # starts the daemon, and hands it what it reads
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEFAULT = Path("/tmp/nvidia-mps")  # where a process looks for a daemon unless told otherwise
 ROOT, PREFIX = Path("/tmp"), "mfec-mps-"  # not TMPDIR, which may be long: a socket's path has at most 107 characters
 MOST_CLIENTS = 48  # processes that a daemon lets on a GPU; what comes later fails
@@ -67,7 +68,8 @@ def _start(folder: Path) -> dict[str, str]:
         if time.monotonic() >= until:
             raise MPSError("its daemon has started and does not answer")
         time.sleep(GLANCE_SECONDS)
-    return environment
+    # The daemon has only the GPUs that are visible here, and those whom it serves count them from 0.
+    return {**environment, VISIBLE: "0"} if VISIBLE in os.environ else environment
 
 
 def _end(folder: Path) -> None:
