@@ -19,10 +19,13 @@ from rich.console import Console
 
 from mfec import MFEC, EpisodicMemory
 from mfec.algorithms import Footprint, RunConfig
+from mfec.algorithms.baselines import A2CConfig
 from mfec.algorithms.mfec import MFECConfig
+from mfec.algorithms.nec import NECConfig
 from mfec.cli import main
 from mfec.config import EnvConfig, IndexName
 from mfec.experiments.ram import (
+    CONTEXT_BYTES,
     DEVICE_SCRATCH,
     PROCESS_BYTES,
     Needs,
@@ -206,6 +209,22 @@ def test_on_a_gpu_states_are_counted_there_and_not_in_ram():
     assert cpu.in_this_run - gpu.in_this_run == 2000 * 4
     assert needs_of(here).device == 0
     assert 2000 * 4 <= needs_of(there).device == gpu.on_device
+
+
+def test_a_process_that_computes_on_a_gpu_needs_room_there_beside_what_it_keeps():
+    """The keys of all steps, as long as the dictionaries are not full of them; and the keys of full ones."""
+    runs = [
+        RunConfig("FrozenLake-v1", frames, 0, NECConfig(capacity=10**5, device="cuda"), algorithm="nec")
+        for frames in (2 * 10**5, 10**9)
+    ]
+    for run, entries in zip(runs, (2 * 10**5, 4 * 10**5), strict=True):
+        keys = needs_of(run).device - CONTEXT_BYTES
+        assert entries * 64 * 4 < keys < 1.2 * entries * 64 * 4 + 10**7
+    here = replace(runs[0], agent=NECConfig(capacity=10**5))
+    assert needs_of(here).device == 0
+    assert needs_of(here).ram > needs_of(runs[0]).ram
+    a2c = RunConfig("qbert", 10**6, 0, A2CConfig(device="cuda"), algorithm="a2c")
+    assert needs_of(a2c) == Needs(PROCESS_BYTES, CONTEXT_BYTES)
 
 
 def test_what_cannot_fit_on_the_gpu_is_refused_with_figures(monkeypatch):

@@ -114,6 +114,10 @@ class Algorithm:
         """Whether the run searches on a device, which it can share with others of its kind."""
         return False
 
+    def owns_context(self, config: RunConfig) -> bool:
+        """Whether the run's own process computes on a GPU, beside those of other runs."""
+        return config.agent.device == "cuda" and not self.shares_device(config)
+
     def own_vae(self, config: RunConfig) -> VAEConfig | None:
         """How the VAE is trained that the run begins with, on its first frames; None where it needs none."""
         return None

@@ -61,7 +61,7 @@ class Train:
     seeds: Annotated[tuple[int, ...], arg(metavar="INT [INT ...]")] = ()
     """Several seeds side by side, in OUT/seed-N: a process each; with --device cuda they share the GPU."""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
-    """Runs at a time, where there are several and no GPU."""
+    """Runs at a time, where there are several; those that share one search on a GPU all run at once."""
     where: Annotated[OmitArgPrefixes[LauncherOptions], arg(name="launcher")] = field(default_factory=LauncherOptions)
     out: Annotated[Path | None, arg(metavar="DIR")] = None
     """The run directory; runs/ENV unless given."""

@@ -51,6 +51,11 @@ class Run:
         return self.config.kind.shares_device(self.config)
 
     @property
+    def owns_context(self) -> bool:
+        """Whether its own process computes on a GPU."""
+        return self.config.kind.owns_context(self.config)
+
+    @property
     def ended(self) -> bool:
         """Whether nothing more will come of it."""
         return self.state not in ("waiting", "running")

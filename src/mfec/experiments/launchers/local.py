@@ -4,6 +4,8 @@ Runs that search on a device make a fleet: this process owns the device, and one
 that wait for one, while the environments of the others step on the other cores. What a run finds does not depend on who
 else is looked up, so a run in a fleet is the run alone, bit for bit.
 
+Runs whose own processes compute on a GPU share it through NVIDIA's MPS (`mps.py`).
+
 Runs have their own processes because the emulator holds Python's lock while it steps, and because a run's own work
 (episodes, exact matches, tables, checkpoints) is as much as an emulator step.
 """
@@ -26,6 +28,7 @@ from mfec.callbacks import Stopped
 from mfec.device import free_on_device
 from mfec.device.service import Service
 from mfec.errors import MfecError
+from mfec.experiments.launchers.mps import MOST_CLIENTS, shared_gpu
 from mfec.experiments.launchers.run_process import in_a_line, start_run
 from mfec.experiments.lock import locked
 from mfec.experiments.many_runs import LOOK_SECONDS, Run, TrainingOptions
@@ -62,7 +65,9 @@ class LocalLauncher:
         self._processes: list[_RunProcess] = []
         self._selector = selectors.DefaultSelector()
         self._service: Service | None = None  # while there are runs that share a device
-        self._free_on_device = 0
+        self._free_on_device: int | None = None  # before runs take of it; None until that matters
+        self._mps: dict[str, str] | None = None  # for the environment of the runs; None until that matters
+        self._opened = contextlib.ExitStack()
         self._looked_up_at = 0.0
         self._stopping = False
         self._said_what_fits = False
@@ -111,10 +116,11 @@ class LocalLauncher:
                 self._serve(LOOK_SECONDS)
                 self._let_go()
         finally:
-            for each in self._processes:
-                each.process.kill()
-                each.process.join()
-            self._selector.close()
+            with self._opened:  # MPS ends after those whom it serves
+                for each in self._processes:
+                    each.process.kill()
+                    each.process.join()
+                self._selector.close()
 
     # -- Beginning ----------------------------------------------------------------------------------------------------
 
@@ -124,7 +130,7 @@ class LocalLauncher:
             raise ValueError(f"the runs of a fleet share one device, not {', '.join(sorted(devices))}")
         [device] = devices
         self._service = Service(device)
-        self._free_on_device = free_on_device() if device == "cuda" else 0
+        self._free_on_device = free_on_device() if device == "cuda" else None
         quiet = Console(quiet=True)
         for run in sharing if not self.options.ignore_memory_limit else ():
             try:
@@ -170,12 +176,26 @@ class LocalLauncher:
                 if self._processes:
                     return []  # the others may need the device for themselves
                 self._close_device()
+            if run.owns_context and self._mps is None and (said := self._share_gpu()):
+                return said
             needs = self._needs_of(run)
             figures = self._what_is_missing(needs)
             if self._processes and figures:  # one that cannot fit at all begins alone, and says so
                 return self._what_fits(figures)
             self._begin(self._waiting.pop(0), needs)
         return []
+
+    def _share_gpu(self) -> list[str]:
+        """Let runs with contexts of their own share the GPU, if there are to be several; what there is to say of it."""
+        self._mps = {}
+        if self._jobs == 1 or sum(run.owns_context for run in self._waiting) == 1:
+            return []
+        try:
+            self._mps = self._opened.enter_context(shared_gpu())
+            self._jobs = min(self._jobs, MOST_CLIENTS)
+            return []
+        except (MfecError, OSError) as error:
+            return [f"the runs take turns on the GPU, at about a third of their speed under NVIDIA's MPS: {error}"]
 
     def _needs_of(self, run: Run) -> Needs:
         if self.options.ignore_memory_limit:
@@ -190,8 +210,11 @@ class LocalLauncher:
         device = needs.device + sum(each.needs.device for each in self._processes) + DEVICE_SCRATCH
         if ram > physical_ram():
             return f"{show_bytes(ram)}, this machine has {show_bytes(physical_ram())}"
-        if needs.device and device > self._free_on_device:
-            return f"{show_bytes(device)} of the GPU, of which {show_bytes(self._free_on_device)} are free"
+        if needs.device:
+            if self._free_on_device is None:
+                self._free_on_device = free_on_device()
+            if device > self._free_on_device:
+                return f"{show_bytes(device)} of the GPU, of which {show_bytes(self._free_on_device)} are free"
         return ""
 
     def _what_fits(self, figures: str) -> list[str]:
@@ -203,18 +226,18 @@ class LocalLauncher:
         return [f"{n + 1} runs side by side can come to need {figures}: {at_a_time}"]
 
     def _begin(self, run: Run, needs: Needs) -> None:
-        process, pipe = start_run(run, self.options)
+        process, pipe = start_run(run, self.options, self._mps or {})
         self._processes.append(_RunProcess(run, process, pipe, needs))
         self._selector.register(pipe, selectors.EVENT_READ, self._processes[-1])
         run.state = "running"
 
     def _close_device(self) -> None:
         self._service = None
-        if self._free_on_device:
+        if self._free_on_device is not None:
             import torch
 
             torch.cuda.empty_cache()
-            self._free_on_device = 0
+            self._free_on_device = None
 
     # -- Serving ------------------------------------------------------------------------------------------------------
 

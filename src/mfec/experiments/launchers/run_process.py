@@ -32,15 +32,17 @@ from mfec.terminal import LOG as MESSAGES
 from mfec.terminal import LogTo
 
 
-def start_run(run: Run, options: TrainingOptions) -> tuple[Any, Connection[Any, Any]]:
+def start_run(run: Run, options: TrainingOptions, environment: dict[str, str]) -> tuple[Any, Connection[Any, Any]]:
     """A process that trains this run, and the pipe from which it is heard.
 
-    It has one thread for everything that would take more: the runs share the cores already.
+    It has one thread for everything that would take more: the runs share the cores already. environment: variables that
+    it has beside those of this process.
     """
     context = multiprocessing.get_context("spawn")  # a fork of a process that has a GPU would break
     ours, theirs = context.Pipe()
     process = context.Process(target=_play, args=(theirs, run.config, run.out, options))
-    with _environment({"OMP_NUM_THREADS": "1", "MFEC_THREADS": "1", **os.environ}):  # before it imports anything
+    threads = {"OMP_NUM_THREADS": "1", "MFEC_THREADS": "1"}
+    with _environment({**threads, **os.environ, **environment}):  # before it imports anything
         start_unheard(process)
     theirs.close()
     return process, ours
@@ -185,6 +187,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
     finally:
         for name in values.keys() - before.keys():
             del os.environ[name]
+        os.environ.update(before)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
