@@ -57,9 +57,7 @@ def test_recorded_minibatches_change_what_others_change(env: Any, frames: int, l
     assert np.array_equal(one.ticks, other.ticks)
     np.testing.assert_allclose(other.states, one.states, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(other.values, one.values, rtol=1e-3, atol=1e-4)
-    for ours, theirs in zip(
-        plain.embedding.network.parameters(), recorded.embedding.network.parameters(), strict=True
-    ):
+    for ours, theirs in zip(plain.embedding.network.parameters(), recorded.embedding.network.parameters(), strict=True):
         np.testing.assert_allclose(theirs.detach().numpy(), ours.detach().numpy(), rtol=1e-2, atol=1e-4)
 
 
