@@ -8,6 +8,14 @@ Both use as many threads on the CPU as there are cores, or MFEC_THREADS: 1 where
 since torch's threads wait for each other (33 plain steps a second, not 3, at 2,000 keys an action on two busy cores).
 
     python benchmarks/nec_training.py --device cuda --game qbert --json results/benchmarks/nec_training.json
+
+A third agent is a public one, github.com/Kaixhin/EC, where `--ec DIR` names a clone of it. It takes faiss-cpu and
+scikit-learn, and searches on the CPU, since faiss-gpu is not on the package index; its network is on the device. It
+plays the games of the others (its own environment takes atari-py, which no longer installs), and knows a state by the
+emulator's RAM, as it always does.
+
+    git clone https://github.com/Kaixhin/EC ec && pip install faiss-cpu scikit-learn
+    python benchmarks/nec_training.py --game qbert --ec ec
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -45,9 +54,11 @@ def main() -> None:
     parser.add_argument("--entries", type=int, help="keys of each action; by default 500,000 on cuda, 20,000 on cpu")
     parser.add_argument("--steps", type=int, default=2_000, help="agent steps that are timed, with their updates")
     parser.add_argument("--updates", type=int, default=200, help="updates that are timed alone")
-    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
+    parser.add_argument("--ec", type=Path, help="a clone of Kaixhin/EC, to time it as well")
+    parser.add_argument("--agents", nargs="+", choices=AGENTS)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    options.agents = options.agents or [name for name in AGENTS if name != "EC" or options.ec]
     options.entries = options.entries or (500_000 if options.device == "cuda" else 20_000)
     torch.set_num_threads(n_threads())
     report: dict[str, Any] = {
@@ -66,7 +77,7 @@ def main() -> None:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def measure(agent: PlainTorch | Ours, options: argparse.Namespace) -> dict[str, float]:
+def measure(agent: PlainTorch | Ours | EC, options: argparse.Namespace) -> dict[str, float]:
     """Steps with their updates, and updates alone."""
     agent.step(WARM_UP)
     figures = {}
@@ -227,7 +238,76 @@ class PlainTorch:
         self.game: deque[tuple[np.ndarray, torch.Tensor, int, float]] = deque()
 
 
-AGENTS = {"plain torch": PlainTorch, "mfec": Ours}
+class EC:
+    """The agent of Kaixhin/EC, in the loop that its main.py has."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        sys.path.insert(0, str(options.ec))
+        from agents import NECAgent  # isort: skip
+        from memory import ExperienceReplay  # isort: skip
+
+        self.env = make_atari(options.game, frame_stack=4)
+        self.n_actions = int(self.env.action_space.n)
+        # "cuda:0" is not the "cuda" by which it asks whether FAISS has a GPU.
+        self.device = torch.device("cuda:0" if options.device == "cuda" else "cpu")
+        torch.manual_seed(0)
+        np.random.seed(0)
+        settings = argparse.Namespace(
+            evaluation_epsilon=0.0, history_length=FRAMES, key_size=DIM, num_neighbours=P, kernel="mean_IDW",
+            kernel_delta=DELTA, dictionary_capacity=options.entries, dictionary_learning_rate=ALPHA, batch_size=BATCH,
+            learning_rate=RATE, rmsprop_decay=0.95, rmsprop_epsilon=0.01, rmsprop_momentum=0.0, model=None,
+            device=self.device,
+        )  # fmt: skip
+        shape = self.env.observation_space.shape
+        self.agent = NECAgent(settings, shape, self.n_actions, hash_size=128)
+        self.replay = ExperienceReplay(REPLAY, shape, self.device)
+        self.agent.train()
+        self.agent.set_epsilon(EPSILON)
+        for memory, (keys, values) in zip(
+            self.agent.online_net.memories, random_entries(options, self.n_actions), strict=True
+        ):
+            memory.keys[:], memory.values[:, 0] = keys, values
+        self.steps, self.over = 0, True
+
+    def step(self, times: int) -> None:
+        """Agent steps, with an update every few."""
+        for _ in range(times):
+            if self.over:
+                self.observation, _ = self.env.reset(seed=0 if self.steps == 0 else None)
+                self.game: list[tuple[np.ndarray, int, float, np.ndarray, float, np.ndarray]] = []
+            shown = torch.from_numpy(np.asarray(self.observation)).to(self.device).float() / 255.0
+            ram = self.env.unwrapped._ale.getRAM().astype(np.float32) / 255
+            action, key, value = self.agent.act(shown, return_key_value=True)
+            following, reward, terminated, truncated, _ = self.env.step(action)
+            self.game.append((shown.cpu().numpy(), action, float(reward), key.cpu().numpy(), value, ram))
+            self.observation, self.over = following, terminated or truncated
+            self.steps += 1
+            if self.over:
+                self._write()
+            if self.steps % STEPS_BETWEEN_UPDATES == 0 and self.replay.steps:
+                self.update(1)
+
+    def update(self, times: int) -> None:
+        """Minibatches alone."""
+        for _ in range(times):
+            self.agent.learn(self.replay)
+
+    def _write(self) -> None:
+        """A game's steps, all at its end."""
+        shown, actions, rewards, keys, values, rams = (np.array(column) for column in zip(*self.game, strict=True))
+        whole, returns = np.append(np.zeros_like(rewards), 0.0), np.zeros(len(rewards), np.float32)
+        for i in reversed(range(len(rewards))):
+            whole[i] = rewards[i] + GAMMA * whole[i + 1]
+            beyond = i + N_STEP
+            bootstrap = GAMMA**N_STEP * (values[beyond] - whole[beyond]) if beyond < len(rewards) else 0.0
+            returns[i] = whole[i] + bootstrap
+        for action in np.unique(actions):
+            own = actions == action
+            self.agent.update_memory_batch(int(action), keys[own], returns[own][:, None], rams[own])
+        self.replay.append_batch(shown, actions, returns)
+
+
+AGENTS = {"plain torch": PlainTorch, "EC": EC, "mfec": Ours}
 
 
 def show(report: dict[str, Any]) -> None:
@@ -235,12 +315,12 @@ def show(report: dict[str, Any]) -> None:
     machine = f"{report['machine']}, {report['threads']} thread{'s' * (report['threads'] > 1)}, torch {report['torch']}"
     table = Table(title=f"{report['game']}, {report['actions']} actions x {report['entries']:,} keys, {machine}")
     columns = [name for name in AGENTS if name in report]
-    for column in ("", *columns, "ratio"):
+    peers = [name for name in columns if name != "mfec" and "mfec" in report]
+    for column in ("", *columns, *(f"mfec / {peer}" for peer in peers)):
         table.add_column(column, justify="right" if column else "left")
     for name, label in ROWS.items():
-        figures = [report[column][name] for column in columns]
-        ratio = f"{figures[1] / figures[0]:.1f}" if len(figures) > 1 else ""
-        table.add_row(label, *(f"{figure:,.1f}" for figure in figures), ratio)
+        ratios = (f"{report['mfec'][name] / report[peer][name]:.1f}" for peer in peers)
+        table.add_row(label, *(f"{report[column][name]:,.1f}" for column in columns), *ratios)
     Console(width=120).print(table)
 
 
