@@ -12,20 +12,20 @@ from mfec.statistics import mean
 
 HERE = Path(__file__).parent
 PEER = {"ms_pacman": 857, "qbert": 667, "frostbite": 222}  # a public reimplementation after 400,000 frames
-FRAMES = [50_000, 100_000, 150_000, 200_000]
+FRAMES = [200_000, 400_000, 1_000_000, 2_000_000]
 FIRST, LAST = 20_000, 100_000  # frames of the games that what was tried is judged by
 
 
 def main() -> None:
     """Two tables."""
-    print(f"| game | {' | '.join(f'{at:,}' for at in FRAMES)} | a public one, 400,000 |")
-    print("| --- " * (len(FRAMES) + 2) + "|")
-    for folder in sorted(HERE.glob("scores/*/")):
+    print(f"| game | settings | {' | '.join(f'{at:,}' for at in FRAMES)} | a public one, 400,000 |")
+    print("| --- " * (len(FRAMES) + 3) + "|")
+    for folder in sorted(HERE.glob("scores/*/*/")):
         cells = []
         for at in FRAMES:
             scores = [score for run in find_runs([folder]) for score in _greedy(run, at)]
             cells.append(f"{mean(scores):,.0f} ({len(scores)})" if scores else "")
-        print(f"| {folder.name} | {' | '.join(cells)} | {PEER.get(folder.name, '')} |")
+        print(f"| {folder.name} | `{folder.parent.name}` | {' | '.join(cells)} | {PEER.get(folder.name, '')} |")
     print(f"\n| game | variant | games of frames {FIRST:,} to {LAST:,} |\n| --- | --- | --- |")
     for folder in sorted(HERE.glob("screening/*/*/")):
         each = [mean(_played(run)) for run in find_runs([folder])]
