@@ -757,17 +757,18 @@ def test_the_package_needs_neither_torch_nor_ale_py():
 import sys
 for extra in ("torch", "ale_py", "cv2", "stable_baselines3", "tensorboard"):
     sys.modules[extra] = None
-import mfec
-for name in mfec.__all__:
-    getattr(mfec, name)
-agent = mfec.MFEC("CartPole-v1", capacity=100, seed=0).learn(total_frames=50)
+from mfec import *
+agent = MFEC("CartPole-v1", capacity=100, seed=0).learn(total_frames=50)
 assert agent.frames == 50
-try:
-    mfec.make_atari("qbert")
-except ImportError as error:
-    assert "mfec[atari]" in str(error), error
-else:
-    raise AssertionError("no error")
+import mfec
+wanting = {"atari": lambda: make_atari("qbert"), "torch": lambda: mfec.NEC}
+for extra, use in wanting.items():
+    try:
+        use()
+    except ImportError as error:
+        assert f"mfec[{extra}]" in str(error), error
+    else:
+        raise AssertionError("no error")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

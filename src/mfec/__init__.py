@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mfec.agent import MFEC
-    from mfec.algorithms.nec.agent import NEC
-    from mfec.algorithms.nec.dictionary import NeuralDictionary
+    from mfec.algorithms.nec.agent import NEC as NEC
+    from mfec.algorithms.nec.dictionary import NeuralDictionary as NeuralDictionary
     from mfec.callbacks import Callback
     from mfec.checkpoint import CheckpointError
     from mfec.config import AgentConfig
@@ -44,9 +44,9 @@ _HOMES = {
     "train": "mfec.experiments.from_python",
 }
 
+# `from mfec import *` works without extras; NEC and NeuralDictionary, which need torch, are asked for by name.
 __all__ = [
     "MFEC",
-    "NEC",
     "VAE",
     "Agent",
     "AgentConfig",
@@ -56,7 +56,6 @@ __all__ = [
     "Game",
     "Identity",
     "Linear",
-    "NeuralDictionary",
     "RandomProjection",
     "agent_defaults",
     "evaluate",

@@ -79,6 +79,7 @@ class ReferenceMemory:
                 latest = float32(ret)
                 step = float32(entry.value + self.alpha * (latest - entry.value))
                 entry.value = {"max": max(entry.value, latest), "replace": latest, "step": step}[self.update]
+                entry.state = state if self.update == "step" else entry.state
                 entry.tick = self.tick
             else:
                 if len(buffer) == self.capacity:
