@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ torch = pytest.importorskip("torch")
 
 from mfec import NEC, Callback, make_atari  # noqa: E402
 from mfec.checkpoint import read_checkpoint  # noqa: E402
+from mfec.errors import MfecError  # noqa: E402
 from mfec.interface import Steps  # noqa: E402
 from mfec.memory.identities import array_keys  # noqa: E402
+
+from ...playing import Walk, side_by_side  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -36,59 +40,104 @@ class SlowNEC:
     def __init__(self, n_actions: int) -> None:
         self.entries: list[dict[bytes, list[Any]]] = [{} for _ in range(n_actions)]  # of key and value, by observation
         self.replay: list[tuple[bytes, int, float]] = []
-        self.game: list[tuple[bytes, Any, int, float]] = []
+        self.games: dict[int, list[tuple[bytes, Any, int, float]]] = {}  # by environment, what is not written yet
 
     def value(self, key: Any, action: int) -> float:
         near = sorted(((float(((key - own) ** 2).sum()), value) for own, value in self.entries[action].values()))[:P]
         weights = [1.0 / (squared + DELTA) for squared, _ in near]
         return sum(w * v for w, (_, v) in zip(weights, near, strict=True)) / sum(weights) if near else -np.inf
 
-    def see(self, observation: bytes, key: Any, action: int, reward: float, *, ended: bool) -> None:
-        if len(self.game) == N:
-            best = max(self.value(key, own) for own in range(len(self.entries)))
-            rewards = sum(GAMMA**i * step[3] for i, step in enumerate(self.game))
-            self.write(self.game.pop(0), rewards + GAMMA**N * (best if np.isfinite(best) else 0.0))
-        self.game.append((observation, key, action, reward))
-        while ended and self.game:
-            self.write(self.game[0], sum(GAMMA**i * step[3] for i, step in enumerate(self.game)))
-            self.game.pop(0)
+    def best(self, key: Any) -> float:
+        best = max(self.value(key, action) for action in range(len(self.entries)))
+        return best if np.isfinite(best) else 0.0
 
-    def write(self, step: tuple[bytes, Any, int, float], ret: float) -> None:
-        observation, key, action, _ = step
+    def write_first(self, env: int, after: float) -> None:
+        """The first step of those that are not written yet, whose return has all of their rewards."""
+        game = self.games[env]
+        ret = sum(GAMMA**i * step[3] for i, step in enumerate(game)) + GAMMA ** len(game) * after
+        observation, key, action, _ = game.pop(0)
         self.replay.append((observation, action, ret))
         if observation in self.entries[action]:
-            self.entries[action][observation][1] += ALPHA * (ret - self.entries[action][observation][1])
+            entry = self.entries[action][observation]
+            entry[:] = key, entry[1] + ALPHA * (ret - entry[1])
         else:
             self.entries[action][observation] = [key, ret]
+
+    def acted(self, envs: list[int], bests: list[float]) -> None:
+        for env, best in zip(envs, bests, strict=True):
+            if len(self.games.setdefault(env, [])) == N:
+                self.write_first(env, best)
+
+    def ended(self, env: int, after: float) -> None:
+        while self.games[env]:
+            self.write_first(env, after)
+
+
+def assert_written(agent: NEC, slow: SlowNEC) -> None:
+    """The same entries, and the same steps in replay, in the same order."""
+    for action in range(agent.n_actions):
+        entries = agent.memory.entries(action)
+        own = {bytes(key): value for key, value in zip(entries.keys, entries.values.tolist(), strict=True)}
+        space = agent.observation_space
+        theirs = {
+            bytes(array_keys(np.frombuffer(observation, space.dtype).reshape(1, *(space.shape or ())))[0]): value
+            for observation, (_, value) in slow.entries[action].items()
+        }
+        assert own.keys() == theirs.keys()
+        assert [own[key] for key in own] == pytest.approx([theirs[key] for key in own], rel=1e-4, abs=1e-6)
+    kept = agent.replay.tensors()
+    drawn = zip(kept["planes"][kept["stacks"][:, 0]], kept["actions"].tolist(), strict=True)
+    assert [(seen.tobytes(), action) for seen, action in drawn] == [step[:2] for step in slow.replay]
+    assert kept["values"] == pytest.approx(np.array([ret for *_, ret in slow.replay]), rel=1e-4, abs=1e-6)
+
+
+SLOW: dict[str, Any] = {
+    "p": P, "n_step": N, "gamma": GAMMA, "alpha": ALPHA, "delta": DELTA, "epsilon": 0.5, "capacity": 1000, "dim": 8,
+    "replay_start": 100_000,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("env", ["FrozenLake-v1", "CliffWalking-v1"])
 def test_what_is_written_is_what_the_paper_says(env: str) -> None:
     """N-step returns, bootstrapped from the dictionaries as they are when the N-th state is seen; alpha where known."""
-    agent = NEC(
-        env, p=P, n_step=N, gamma=GAMMA, alpha=ALPHA, delta=DELTA, epsilon=0.5, capacity=1000, dim=8,
-        replay_start=100_000, few_neighbours="mean", truncated="write", seed=3,
-    )  # fmt: skip
+    agent = NEC(env, **SLOW, few_neighbours="mean", truncated="write", seed=3)
     recorder, slow = Recorder(), SlowNEC(agent.n_actions)
     agent.learn(400, recorder)
     for steps in recorder.steps:
-        [seen] = steps.observations
         key = agent.states(steps.observations)[0].astype(np.float64)
-        slow.see(bytes([seen]), key, int(steps.actions[0]), float(steps.rewards[0]), ended=bool(steps.ended[0]))
-    for action in range(agent.n_actions):
-        entries = agent.memory.entries(action)
-        own = {bytes(key): value for key, value in zip(entries.keys, entries.values.tolist(), strict=True)}
-        theirs = {
-            bytes(array_keys(np.array([observation[0]]))[0]): value
-            for observation, (_, value) in slow.entries[action].items()
-        }
-        assert own.keys() == theirs.keys()
-        assert [own[key] for key in own] == pytest.approx([theirs[key] for key in own], rel=1e-5, abs=1e-7)
-    kept = agent.replay.tensors()
-    drawn = zip(kept["planes"][kept["stacks"][:, 0]].tolist(), kept["actions"].tolist(), strict=True)
-    assert list(drawn) == [(observation[0], action) for observation, action, _ in slow.replay]
-    assert kept["values"] == pytest.approx(np.array([ret for *_, ret in slow.replay]), rel=1e-5, abs=1e-7)
-    assert len(agent.replay) == len(slow.replay)
+        slow.acted([0], [slow.best(key)])
+        slow.games[0].append((steps.observations[0].tobytes(), key, int(steps.actions[0]), float(steps.rewards[0])))
+        if steps.ended[0]:
+            slow.ended(0, 0.0)
+    assert_written(agent, slow)
+
+
+@pytest.mark.parametrize("episode", ["game", "life"])
+def test_returns_at_lost_lives_and_time_limits_of_several_environments(episode: Any) -> None:
+    """A game of two lives, 4 steps each, that a limit of 6 steps cuts off: the value there ends the return."""
+
+    def make() -> Any:
+        return gymnasium.wrappers.TimeLimit(Walk(length=4, lives=2), 6)
+
+    agent = NEC(side_by_side(make, 3), **SLOW, episode=episode, seed=3)
+    recorder, slow = Recorder(), SlowNEC(agent.n_actions)
+    agent.learn(300, recorder)
+    for steps in recorder.steps:
+        keys = agent.states(steps.observations).astype(np.float64)
+        slow.acted([0, 1, 2], [slow.best(key) for key in keys])
+        for env in range(3):
+            at, t = steps.observations[env].tolist()
+            action = int(steps.actions[env])
+            step = steps.observations[env].tobytes(), keys[env], action, float(steps.rewards[env])
+            slow.games[env].append(step)
+            assert steps.ended[env] == (t == 5)
+            if t == 5:
+                last = np.array([[at + action, t + 1]], np.float32)
+                slow.ended(env, slow.best(agent.states(last)[0].astype(np.float64)))
+            elif t == 3 and episode == "life":
+                slow.ended(env, 0.0)
+    assert len(agent.memory) > 100
+    assert_written(agent, slow)
 
 
 def test_neighbours_are_those_of_brute_force_while_keys_move() -> None:
@@ -229,6 +278,27 @@ def test_it_plays_on_without_its_replay(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("index", [None, "auto"])
+def test_neighbours_stay_exact_after_a_resume(index: Any, tmp_path: Path) -> None:
+    """`auto` is exact here. MFEC's goes over to cells once these are faster: approximate, and by the clock."""
+    settings: dict[str, Any] = {"p": 5, "capacity": 200, "replay_start": 40, "seed": 0}
+    NEC("CartPole-v1", **settings).learn(100).save(tmp_path / "cpu")
+    NEC("CartPole-v1", **settings, index="cuda").learn(100).save(tmp_path / "gpu")
+    assert NEC.load(tmp_path / "cpu", index=index).memory.index == "exact"
+    assert NEC.load(tmp_path / "gpu", index="auto").memory.index == "exact"
+    assert NEC.load(tmp_path / "cpu", index="cuda").memory.index == "cuda"
+
+
+def test_games_that_cannot_be_brought_back_leave_nothing_in_flight(tmp_path: Path) -> None:
+    def make() -> Any:  # games begin by themselves, so that none can be begun again
+        return gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+
+    NEC(make(), p=5, capacity=200, replay_start=40, seed=0).learn(100).save(tmp_path)
+    with pytest.warns(UserWarning, match="could not be brought back"):
+        agent = NEC.load(tmp_path, make()).learn(102)
+    assert len(agent.replay.tensors()["in_flight"]) == sum(len(e.places) for e in agent._in_progress.episodes)
+
+
 @pytest.mark.parametrize("truncated", ["skip", "write", "bootstrap"])
 def test_games_that_are_cut_off_leave_nothing_in_flight(truncated: Any) -> None:
     env = gymnasium.make("CartPole-v1", max_episode_steps=7)
@@ -241,10 +311,42 @@ def test_settings_can_change_where_they_leave_the_memory_its_meaning(tmp_path: P
     NEC("CartPole-v1", p=5, capacity=200, replay_start=40, seed=0).learn(200).save(tmp_path)
     agent = NEC.load(tmp_path, "CartPole-v1", epsilon=0.0, alpha=0.5)
     assert (agent.epsilon, agent.alpha, agent.memory.alpha) == (0.0, 0.5, 0.5)
+    with pytest.raises(ValueError, match=r"^a value is made of neighbours here"):
+        NEC.load(tmp_path, index="none")
     with pytest.raises(TypeError, match="cannot be loaded with another dim"):
         NEC.load(tmp_path, dim=3)
     with pytest.raises(AttributeError, match="fixed when an agent is made"):
         agent.gamma = 0.5
+
+
+def test_what_is_kept_between_two_rows_does_not_grow(tmp_path: Path) -> None:
+    """A run without a table of progress never begins a row."""
+    agent = NEC("FrozenLake-v1", p=5, capacity=200, replay_start=40, batch_size=1, train_frames=1, seed=0).learn(2500)
+    agent.save(tmp_path)
+    state, _ = read_checkpoint(tmp_path, kind="nec")
+    assert state["updates"] > 2000
+    assert len(json.dumps(state)) < 12_000
+
+
+class Payoffs(gymnasium.Env[Any, Any]):
+    """Rewards whose squares are more than float32 holds."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.np_random.normal(size=3).astype(np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        shown = self.np_random.normal(size=3).astype(np.float32)
+        return shown, 1e15 * self.np_random.normal(), bool(self.np_random.random() < 0.1), False, {}
+
+
+def test_a_network_that_diverges_ends_learning_with_a_sentence() -> None:
+    agent = NEC(Payoffs(), p=5, capacity=200, replay_start=20, seed=0)
+    with pytest.raises(MfecError, match=r"the network has diverged .* smaller rewards"):
+        agent.learn(3000)
 
 
 def test_a_game_by_name_shows_four_frames() -> None:
@@ -260,6 +362,7 @@ def test_a_game_by_name_shows_four_frames() -> None:
         ({"learning_rate": 1.5}, "learning_rate must lie between 0 and 1"),
         ({"replay_start": 200_000}, "replay_start must not be above replay_capacity"),
         ({"index": "none"}, "a value is made of neighbours"),
+        ({"capacity": 49, "few_neighbours": "infinity"}, "a dictionary of 49 entries never has 50 neighbours"),
         ({"epsilon": 2.0}, "epsilon must lie between 0 and 1"),
         ({"episode": "lives"}, "episode must be one of"),
     ],

@@ -158,6 +158,20 @@ def test_own_entries_can_be_left_out() -> None:
     assert dictionary.memory.entries(1).values.tolist() == [2.0]
 
 
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (0.7, "actions must be integers, not float64"),
+        ([0, 1, 2], "actions must be 2 numbers in a row"),
+        ([[0], [1]], "actions must be 2 numbers in a row"),
+        (3, "actions must lie in 0..2, not 3"),
+    ],
+)
+def test_actions_that_are_none_are_refused(actions: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        filled(np.random.default_rng(2)).look_up(torch.zeros(2, 5), actions)
+
+
 def test_steps_need_gradients() -> None:
     dictionary = filled(np.random.default_rng(2))
     _, _, near = dictionary.look_up(torch.zeros(1, 5), 0)

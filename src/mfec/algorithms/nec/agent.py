@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from mfec.algorithms.nec.dictionary import NeuralDictionary
 from mfec.algorithms.nec.minibatch import Minibatch, RecordedMinibatch
-from mfec.algorithms.nec.network import KeyNetwork, NetworkEmbedding
+from mfec.algorithms.nec.network import Diverged, KeyNetwork, NetworkEmbedding
 from mfec.algorithms.nec.replay import Replay
 from mfec.algorithms.nec.settings import NECConfig, stacked
 from mfec.algorithms.torch_state import module_tensors, optimizer_tensors, restore_module, restore_optimizer
@@ -104,7 +105,7 @@ class NEC(EpisodicAgent):
         self._due = 0  # minibatches
         self._draws = np.random.default_rng(self._projection.spawn(1)[0])
         self._updates = 0
-        self._losses: list[float] = []  # since the last row of progress
+        self._losses = (0, 0.0)  # how many since the last row of progress, and their sum
         if env is not None:
             self._make(device)
             self._connect()
@@ -185,8 +186,10 @@ class NEC(EpisodicAgent):
     def _finish_minibatch(self) -> None:
         loss = self._minibatch.finish()
         if loss is not None:
+            if not math.isfinite(loss):
+                raise Diverged("losses")
             self._updates += 1
-            self._losses.append(loss)
+            self._losses = self._losses[0] + 1, self._losses[1] + loss
 
     def _update(self, episode: Episode, cut_off: NDArray[Any] | None) -> None:
         """Write the last N steps of an episode, whose returns end with it.
@@ -256,7 +259,8 @@ class NEC(EpisodicAgent):
                 f"an agent cannot be loaded with another {', '.join(sorted(unknown))}; what can change is "
                 f"device, index, {', '.join(sorted(CHANGEABLE))}"
             )
-        NECConfig(**changes)  # senseless ones are no fault of the checkpoint
+        asked = {"index": index, "device": device_name(device), **changes} if index else changes
+        NECConfig(**asked)  # what is senseless is no fault of the checkpoint
         own = {"memory", "episodes", "network"}
         state, tensors = read_checkpoint(path, kind=cls.kind, only=own if playing else None)
         if device_name(device) == "cuda" and state.get("config", {}).get("index") not in ("cuda", "auto"):
@@ -267,14 +271,19 @@ class NEC(EpisodicAgent):
             )
             agent._make(device)
             restore_module(agent.embedding.network, tensors["network"])
-            agent.dictionary.take_over({**state["memory"], **_of_memory(changes)}, tensors["memory"], index=index)
+            # What `auto` stands for is settled by NEC: a memory's own `auto` goes over to an approximate index.
+            agent.dictionary.take_over(
+                {**state["memory"], **_of_memory(changes)}, tensors["memory"], index=agent.config.resolved_index()
+            )
             agent._connect()
             agent.dictionary.mean_square.fill_(state["mean_square"])
             agent._draws.bit_generator.state = state["minibatches"]
-            agent._updates, agent._losses, agent._due = state["updates"], state["losses"], state["due"]
+            agent._updates, agent._losses, agent._due = state["updates"], tuple(state["losses"]), state["due"]
             if not playing:
                 restore_optimizer(agent._minibatch.optimizer, tensors["optimizer"])
                 agent.replay.restore(state["replay"], tensors["replay"])
+                if (games := state["games_in_progress"]) and games["history"] is None:
+                    agent.replay.give_up()  # new games begin: steps of these will never be complete
         if env is not None:
             agent._play_in(env)
         return agent
@@ -300,19 +309,19 @@ class NEC(EpisodicAgent):
 
     def metrics(self) -> Metrics:
         """Minibatches so far and their mean loss since the last row, the steps in replay, and what the memory says."""
-        losses = self._losses
+        number, total = self._losses
         matches = ("exact_match_rate", "exact_match_rate_chosen")  # nothing is matched here
         return {
             **{name: value for name, value in super().metrics().items() if name not in matches},
             "updates": self._updates,
-            "loss": round(sum(losses) / len(losses), 6) if losses else None,
+            "loss": round(total / number, 6) if number else None,
             "replay_entries": len(self.replay),
         }
 
     def begin_row(self) -> None:
         """Count anew."""
         super().begin_row()
-        self._losses = []
+        self._losses = (0, 0.0)
 
     def __repr__(self) -> str:
         return f"NEC(p={self.config.p}, frames={self.frames}, entries={len(self.memory)})"

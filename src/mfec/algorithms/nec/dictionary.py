@@ -15,6 +15,7 @@ except ImportError:
     raise ImportError("a neural dictionary needs the extra `torch`: pip install 'mfec[torch]'") from None
 from torch import nn
 
+from mfec.algorithms.nec.network import Diverged
 from mfec.algorithms.nec.settings import NECConfig
 from mfec.config import DeviceName, FewNeighbours, IndexName
 from mfec.device import Channel, device_name, open_channel
@@ -130,9 +131,9 @@ class NeuralDictionary(nn.Module):
         count if they are among the p nearest.
         """
         asked = action.cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)
-        actions = np.broadcast_to(asked, len(keys)).astype(np.int64)
-        slots = self.nearest(keys.detach().to("cpu", torch.float32).numpy(), actions, leave_out=leave_out)
-        found = slots >= 0
+        each = asked if asked.ndim else np.full(len(keys), asked)
+        slots = self.nearest(keys.detach().to("cpu", torch.float32).numpy(), each, leave_out=leave_out)
+        actions, found = each.astype(np.int64), slots >= 0
         entries = self.memory.at(np.broadcast_to(actions[:, None], slots.shape)[found], slots[found])
         near = np.zeros((*slots.shape, self.memory.dim), np.float32)
         stored = np.zeros(slots.shape, np.float32)
@@ -149,7 +150,7 @@ class NeuralDictionary(nn.Module):
     forward = look_up
 
     def nearest(
-        self, states: NDArray[Any], actions: NDArray[np.int64], *, leave_out: Identities | None = None
+        self, states: NDArray[Any], actions: NDArray[np.integer[Any]], *, leave_out: Identities | None = None
     ) -> NDArray[np.int64]:
         """Slots of the neighbours, int64 (n, p), -1 where there are fewer. In training they are marked as used.
 
@@ -196,6 +197,8 @@ class NeuralDictionary(nn.Module):
         at, there = torch.from_numpy(which), neighbours.there
         of_keys, of_values = neighbours.keys.grad.float(), neighbours.values.grad.float()
         steps = key_steps(of_keys, there, self.mean_square, key_step)[there].cpu()
+        if not self.mean_square.isfinite():
+            raise Diverged("gradients")
         keys = neighbours.keys.detach()[there].float().cpu()[first]
         keys += torch.zeros_like(keys).index_add_(0, at, steps)
         values = neighbours.values.detach()[there].float().cpu()[first]

@@ -16,6 +16,16 @@ from torch import nn
 
 from mfec.device import Channel
 from mfec.envs.spaces import n_planes
+from mfec.errors import MfecError
+
+
+class Diverged(MfecError):
+    """Learning that has come to numbers that float32 does not hold."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the network has diverged ({what} are no finite numbers): it needs smaller rewards or smaller step sizes"
+        )
 
 
 class KeyNetwork(nn.Module):
@@ -94,4 +104,6 @@ class NetworkEmbedding:
         """Keys that gradients can flow through."""
         shown = torch.from_numpy(np.ascontiguousarray(observations)).to(self.device)
         keys: torch.Tensor = self.network(shown)
+        if not keys.isfinite().all():
+            raise Diverged("keys")
         return keys

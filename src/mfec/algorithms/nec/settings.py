@@ -91,6 +91,11 @@ class NECConfig(Settings):
         for name in ("learning_rate", "key_learning_rate", "value_learning_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
+        if self.capacity < self.p and self.few_neighbours != "mean":
+            raise ValueError(
+                f"a dictionary of {self.capacity} entries never has {self.p} neighbours, which few_neighbours="
+                f"{self.few_neighbours!r} asks for"
+            )
         if self.index == "none":
             raise ValueError("a value is made of neighbours here, so the index cannot be 'none'")
         epsilon = chance(self.epsilon, "epsilon")
