@@ -85,7 +85,7 @@ def measure(env: str, method: str, seed: int) -> dict[str, Any]:
     """Train, and play without exploration; a row of the table."""
     began, make = time.perf_counter(), ENVS[env]
     agent, trained = _train(method, make, env, seed)
-    scores = list(_greedy(agent, make, seed))
+    scores = list(greedy(agent, make, seed))
     return {
         "env": env, "method": method, "seed": seed, "steps": 0 if method == "random" else STEPS,
         "games_trained": len(trained), "training_last_100": round(float(np.mean(trained[-100:])), 3) if trained else "",
@@ -126,7 +126,8 @@ def _train(method: str, make: Callable[[], Any], env: str, seed: int) -> tuple[A
     return lambda observation: model.predict(observation, deterministic=True)[0], watched.get_episode_rewards()
 
 
-def _greedy(act: Callable[[Any], Any], make: Callable[[], Any], seed: int) -> Iterator[float]:
+def greedy(act: Callable[[Any], Any], make: Callable[[], Any], seed: int) -> Iterator[float]:
+    """Scores of games without exploration, on seeds that training never had."""
     env = make()
     stacked = env
     for game in range(GAMES):

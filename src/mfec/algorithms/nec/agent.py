@@ -101,7 +101,6 @@ class NEC(EpisodicAgent):
             recall=recall, few_neighbours=few_neighbours, ties=ties, episode=episode, truncated=truncated,
         )  # fmt: skip
         super().__init__(env, config=config, seed=seed)
-        self._discounts = gamma ** np.arange(n_step)
         self._due = 0  # minibatches
         self._draws = np.random.default_rng(self._projection.spawn(1)[0])
         self._updates = 0
@@ -166,7 +165,9 @@ class NEC(EpisodicAgent):
         for (episode, *_), value, observation, env in rows:
             if len(episode.actions) == self.config.n_step:
                 # Q_N = r_0 + gamma r_1 + ... + gamma^(N-1) r_(N-1) + gamma^N max_a Q(s_N, a), as it was just looked up.
-                ret = float(self._discounts @ episode.rewards) + self.config.gamma**self.config.n_step * value
+                ret = value
+                for reward in reversed(episode.rewards):
+                    ret = reward + self.config.gamma * ret
                 self._write(episode, [ret])
             episode.places.append(self.replay.keep(env, observation))
         self._tally.write_seconds += time.perf_counter() - began
