@@ -116,7 +116,7 @@ def nearest_cell(centres, query, norm):
     to_region = np.empty((n_regions + BLOCK - 1) // BLOCK * BLOCK, np.int32)
     measure_rows(centres.regions, centres.region_norms, 0, n_regions, query, norm, to_region)
     distances = np.empty(REGION, np.int32)
-    nearest, place = np.iinfo(np.int32).max, 0
+    nearest, place = np.int64(np.iinfo(np.int32).max), np.int64(0)
     for _ in range(min(ASSIGN_REGIONS, n_regions)):
         region = np.argmin(to_region[:n_regions])
         to_region[region] = np.iinfo(np.int32).max

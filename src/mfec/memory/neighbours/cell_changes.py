@@ -185,7 +185,7 @@ def _divide(states, cell, coded):
 def _fill(dim, actions, slots, codes, cell, coded):
     """Write the rows of all entries of a cell that has a centre, with the step that suits them, by today's book."""
     centres, rows = coded.centres, coded.rows
-    spread = 0
+    spread = np.int64(0)
     for i in range(len(codes)):
         for j in range(dim):
             away = np.int32(codes[i, j]) - np.int32(centres.codes[cell, j])

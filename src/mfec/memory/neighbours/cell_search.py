@@ -136,10 +136,10 @@ def read_cells(coded, chosen, wanted, codes, kept):
             for place in range(max(j * BLOCK, first), min((j + 1) * BLOCK, last)):
                 while place >= rows.starts[cell, action + 1]:
                     action += 1
-                distance = min(np.int64(distances[place - j * BLOCK] * factor), FARTHEST)
+                distance = np.int64(min(distances[place - j * BLOCK] * factor, FARTHEST))
                 if wanted[action] and distance <= kept[action, n - 1] >> 32:
                     slot = rows.owners[cell * ROWS + place]
-                    _enter(kept[action], (distance << 32) | np.int64(slot))
+                    _enter(kept[action], (distance << np.int64(32)) | np.int64(slot))
                     loosest = _loosest(kept, wanted)
 
 
