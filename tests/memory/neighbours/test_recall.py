@@ -237,6 +237,7 @@ def test_a_write_ends_the_check_that_reads_the_buffers(monkeypatch: pytest.Monke
 
     with monkeypatch.context() as patch:
         patch.setattr(recall, "_check", slow_check)
+        patch.setattr(recall, "PART", 10)
         for _ in range(4):
             begun.clear()
             memory.estimate(rng.standard_normal((2, 4)))

@@ -58,24 +58,30 @@ class CodedCells(NamedTuple):
 
 
 @njit(nogil=True)
-def put_entries(states, actions, slots, coded):
-    """Put entries, new ones and replaced ones, into their cells; returns how many lie outside the coded range."""
-    outside = 0
+def drop_entries(states, actions, slots, coded):
+    """Take entries out of their cells, where they are in one."""
     for i in range(len(actions)):
-        action, slot = actions[i], slots[i]
-        cell = cell_of(coded.rows, action, slot)
+        cell = cell_of(coded.rows, actions[i], slots[i])
         if cell >= 0:
-            drop_row(coded.rows, action, slot)
+            drop_row(coded.rows, actions[i], slots[i])
             if size_of(coded.rows, cell) < FEWEST and coded.centres.counts[N_CELLS] > 1:
                 _dissolve(states, cell, coded)
-        outside += _insert(states, action, slot, coded)
+
+
+@njit(nogil=True)
+def put_entries(states, actions, slots, coded):
+    """Put entries that are in no cell into theirs; returns how many lie outside the coded range."""
+    outside = 0
+    for i in range(len(actions)):
+        if cell_of(coded.rows, actions[i], slots[i]) < 0:  # else a slot comes twice
+            outside += _insert(states, actions[i], slots[i], coded)
     return outside
 
 
 @njit(nogil=True)
 def lay_out(states, actions, slots, cells, coded):
     """Write the rows of entries whose cells, int32 (n,), are known and have room."""
-    code = np.empty(coded.centres.codes.shape[1], np.uint8)
+    code = np.zeros(coded.centres.codes.shape[1], np.uint8)
     for i in range(len(actions)):
         row = add_row(coded.rows, cells[i], actions[i], slots[i])
         _write(states[actions[i], slots[i]], cells[i], row, code, coded)

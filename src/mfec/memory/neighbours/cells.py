@@ -24,7 +24,15 @@ from mfec.memory.neighbours.cell_centres import (
     REGION,
     empty_centres,
 )
-from mfec.memory.neighbours.cell_changes import Books, CodedCells, begin_book, lay_out, put_entries, renew_cells
+from mfec.memory.neighbours.cell_changes import (
+    Books,
+    CodedCells,
+    begin_book,
+    drop_entries,
+    lay_out,
+    put_entries,
+    renew_cells,
+)
 from mfec.memory.neighbours.cell_rows import MEAN, ROWS, empty_rows, most_cells, row_bytes_per_entry
 from mfec.memory.neighbours.cell_search import (
     EVERYTHING_BY_CELLS,
@@ -123,6 +131,7 @@ class CellIndex(IndexInMemory):
 
     def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Put the states in these slots, which are new or have replaced others, into cells."""
+        drop_entries(self._states, actions, slots, self._cells)  # all at once: their states are others already
         first = 0
         while first < len(actions):
             some = slice(first, first + self._measure_at - self._changes)

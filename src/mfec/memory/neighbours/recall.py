@@ -76,7 +76,7 @@ class RecallMeter:
             self._checks.append(share)
 
     def stop(self) -> None:
-        """Give up the check that is under way, if there is one; it is not counted."""
+        """Let the check that is under way, if there is one, end after the part that it reads; it is not counted."""
         self._stopped.set()
         self.finish()
 
@@ -90,7 +90,7 @@ def _check(
     slots, truth = np.full(k, -1), np.full(k, np.inf)
     numbers = np.arange(PART)
     for first in range(0, len(entries), PART):
-        if stopped.is_set():
+        if first and stopped.is_set():
             return None, time.perf_counter() - began
         scan(entries[first : first + PART], numbers, query, slots, truth)
     share = float(np.count_nonzero(found <= truth[-1]) / k)
