@@ -1,8 +1,8 @@
 """How long the slowest of many steps takes in a full memory that is searched by cells, beside making its cells at once.
 
-States are recorded from real play (recorded_states.py). The memory is filled, then each step looks one state up, and
-every episode replaces as many entries as it had steps. Beside it: what the same entries take that are put into new cells
-all at once, as a step would if cells were made anew.
+States come from recorded play (recorded_states.py). The memory is filled, then each step looks one state up, and every
+episode replaces as many entries as it had steps. Beside it: what the same entries take that are put into new cells all
+at once, as a step would if cells were made anew.
 
     python benchmarks/pauses.py --entries 1000000 --json results/benchmarks/pauses.json
 """
