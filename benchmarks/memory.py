@@ -4,7 +4,7 @@ States are recorded from real play first (recorded_states.py). One table for eac
 the peers, on the same states and the same queries, with the recall that was measured. A peer with a graph is set to the
 least effort that finds 98% of the neighbours.
 
-    pip install faiss-cpu usearch hnswlib scikit-learn
+    pip install faiss-cpu scann usearch hnswlib scikit-learn
     python benchmarks/memory.py --json memory.json
 """
 
@@ -29,7 +29,6 @@ from peers import PEERS, FaissFlat, KdTree, Peer
 from recorded_states import recorded_states
 
 GAMES = {6: "qbert", 9: "ms_pacman", 18: "ms_pacman"}  # 18 actions: Ms. Pac-Man's states in twice as many buffers
-POOL = 2_500_000  # states recorded of each game
 HELD_OUT = 8_000  # the last of them, which only queries come from
 K = 11
 RECALL = 0.98
@@ -43,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--entries", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--actions", type=int, nargs="+", default=[6, 9, 18], choices=sorted(GAMES))
+    parser.add_argument("--states", type=int, default=2_500_000, help="recorded of each game")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument(
         "--churn", type=int, nargs="*", default=[10_000, 100_000], help="entries at which to replace all"
@@ -68,7 +68,7 @@ def main() -> None:
 
 def measure(n_actions: int, entries: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows of one table."""
-    pool = recorded_states(GAMES[n_actions], POOL)
+    pool = recorded_states(GAMES[n_actions], options.states)
     queries = np.array(pool[-HELD_OUT:])
     streams = [Stream(pool[:-HELD_OUT], action, n_actions, entries) for action in range(n_actions)]
     states = np.stack([stream.take(entries) for stream in streams])

@@ -13,6 +13,8 @@ import numpy as np
 EFFORTS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)  # tried in turn until recall is reached
 LINKS = 16
 BUILD_EFFORT = 128
+CELLS_READ = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)  # the same for cells
+CELL_SIZE, SAMPLE = 96, 32  # entries; of each cell that the clustering sees
 
 
 class Peer(Protocol):
@@ -79,6 +81,95 @@ class FaissHnsw:
 
     def write(self, action: int, state: np.ndarray) -> None:
         self._indexes[action].add(state[None])
+
+
+class FaissCells:
+    """FAISS's own cells, about as many as ours, made once of what is stored first; ids lead to entries by a table."""
+
+    name, deletes, efforts = "FAISS IVF-Flat", True, CELLS_READ
+    kind = "Flat"
+
+    def __init__(self, states: np.ndarray, k: int) -> None:
+        import faiss
+
+        self._faiss, self._k = faiss, k
+        self._oldest = np.zeros(len(states), np.int64)
+        self._size = states.shape[1]
+        self._indexes = []
+        for buffer in states:
+            cells = max(16, len(buffer) // CELL_SIZE)
+            index = faiss.index_factory(states.shape[2], f"IVF{cells},{self.kind}")
+            index.train(buffer[:: max(1, len(buffer) // (SAMPLE * cells))])
+            if self.deletes:
+                index.set_direct_map_type(faiss.DirectMap.Hashtable)
+                index.add_with_ids(buffer, np.arange(len(buffer)))
+            else:
+                index.add(buffer)
+            self._indexes.append(index)
+
+    def set_effort(self, effort: int) -> None:
+        for index in self._indexes:
+            self._faiss.extract_index_ivf(index).nprobe = effort
+
+    def search(self, query: np.ndarray) -> np.ndarray:
+        found = np.array([index.search(query[None], self._k)[1][0] for index in self._indexes])
+        return found % self._size if self.deletes else found
+
+    def write(self, action: int, state: np.ndarray) -> None:
+        index, oldest = self._indexes[action], int(self._oldest[action])
+        if not self.deletes:
+            index.add(state[None])
+            return
+        index.remove_ids(self._faiss.IDSelectorArray(np.array([oldest])))
+        index.add_with_ids(state[None], np.array([oldest + self._size]))
+        self._oldest[action] += 1
+
+
+class FaissByteCells(FaissCells):
+    """The same with a byte a number."""
+
+    name, kind = "FAISS IVF-SQ8", "SQ8"
+
+
+class FaissProductCells(FaissCells):
+    """The same with four bits for two numbers, and true distances of the best. It cannot delete."""
+
+    name, deletes, kind = "FAISS IVF-PQ, fast scan", False, "PQ32x4fs,RFlat"
+
+    def set_effort(self, effort: int) -> None:
+        super().set_effort(effort)
+        for index in self._indexes:
+            index.k_factor = 8
+
+
+class Scann:
+    """ScaNN: cells, four bits for two numbers, and true distances of the best. Used as an index that is built once."""
+
+    name, deletes, efforts = "ScaNN", False, CELLS_READ
+
+    def __init__(self, states: np.ndarray, k: int) -> None:
+        import scann
+
+        self._k = k
+        self._indexes = []
+        for buffer in states:
+            cells = max(16, len(buffer) // CELL_SIZE)
+            self._indexes.append(
+                scann.scann_ops_pybind.builder(buffer, k, "squared_l2")
+                .tree(num_leaves=cells, num_leaves_to_search=16, training_sample_size=SAMPLE * cells)
+                .score_ah(2, anisotropic_quantization_threshold=float("nan"))
+                .reorder(8 * k)
+                .build()
+            )
+
+    def set_effort(self, effort: int) -> None:
+        self._effort = effort
+
+    def search(self, query: np.ndarray) -> np.ndarray:
+        return np.array([index.search(query, leaves_to_search=self._effort)[0] for index in self._indexes])
+
+    def write(self, action: int, state: np.ndarray) -> None:
+        """It is not written to."""
 
 
 class Usearch:
@@ -171,4 +262,6 @@ class KdTree:
         self._trees[action] = self._tree(self._states[action])
 
 
-PEERS: tuple[type[Peer], ...] = (FaissFlat, FaissHnsw, Usearch, Hnswlib, KdTree)
+PEERS: tuple[type[Peer], ...] = (
+    FaissFlat, FaissHnsw, FaissCells, FaissByteCells, FaissProductCells, Scann, Usearch, Hnswlib, KdTree,
+)  # fmt: skip

@@ -58,12 +58,6 @@ RUNS: dict[str, Any] = {  # environment, frames, when it is saved (as shares of 
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _make_cells_often(monkeypatch):
-    """So that short runs make them anew as well."""
-    monkeypatch.setattr("mfec.memory.neighbours.cells.SMALLEST_CHANGE", 100)
-
-
 def make_agent(name: str, seed: int = 0) -> MFEC:
     make_env, _, _, settings = RUNS[name]
     return MFEC(make_env(), **{"capacity": 5000, **settings}, seed=seed)

@@ -4,9 +4,8 @@
     python results/scale/measure.py --tables   # prints docs/scale.md's tables from them
 
 States are those of real play (`benchmarks/recorded_states.py`, Ms. Pac-Man) in one buffer, in the order in which they
-came; queries come from games that are not among them. Cells are made as the index `cells` makes them, of 96 entries and
-of sizes that grow with the square root of the entries; a search reads the nearest cells, as many as hold 99% of the 11
-nearest neighbours of all queries together.
+came; queries come from games that are not among them. Cells are those of the index `cells`; a search reads the nearest
+of them, as many as hold 99% of the 11 nearest neighbours of all queries together.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from mfec.memory.neighbours.clustering import cluster, nearest_centres
+from mfec.memory.neighbours.cells import CellIndex
+from mfec.memory.neighbours.division import divide
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "benchmarks"))
@@ -33,8 +33,6 @@ from recorded_states import recorded_states  # noqa: E402
 K, RECALL = 11, 0.99
 QUERIES = 200
 ENTRIES = [10_000, 30_000, 100_000, 300_000, 1_000_000, 2_400_000]
-CELL_SIZE = 96  # of the index, today
-SAMPLE = 32  # entries for each cell, at most, that the clustering reads
 SHARDS = [4, 16, 64]
 FAR = 100_000_000  # entries an action
 ACTIONS = 18
@@ -59,15 +57,16 @@ def main() -> None:
 class Cells:
     """The cells of the first so many states, and what queries read of them."""
 
-    def __init__(self, states: NDArray[np.float32], queries: NDArray[np.float32], size: int) -> None:
-        low, high = np.quantile(states[:: max(1, len(states) // 4096)], [0.001, 0.999])
-        codes = _codes(states, low, high)
-        n_cells = max(1, len(states) // size)
-        cells = cluster(codes[:: max(1, len(codes) // (SAMPLE * n_cells))], n_cells)
-        self.centres = cells.centres.astype(np.float32)
-        self.cell_of = nearest_centres(codes, cells.centres)
-        self.sizes = np.bincount(self.cell_of, minlength=len(cells))
-        asked = _codes(queries, low, high).astype(np.float32)
+    def __init__(self, states: NDArray[np.float32], queries: NDArray[np.float32]) -> None:
+        n = len(states)
+        index = CellIndex((1, *states.shape), np.arange(n)[None])
+        index.put(np.zeros(n, np.int64), np.arange(n), states)
+        kept, book = index.tensors(), index.settings()["book"]
+        low, scale = kept["lows"][book], index.settings()["scales"][book]
+        self.centres = kept["centres"][:, : states.shape[1]].astype(np.float32)
+        self.cell_of = kept["cell_of"]
+        self.sizes = np.bincount(self.cell_of, minlength=len(self.centres))
+        asked = np.clip(np.rint((queries - low) / scale), 0, 255).astype(np.float32)
         # |c|^2 - 2 c q orders centres by their distance.
         distances = np.square(self.centres).sum(1) - 2.0 * asked @ self.centres.T
         self.order = np.argsort(distances, axis=1, kind="stable")
@@ -81,31 +80,26 @@ class Cells:
 
 
 def growth(pool: NDArray[np.float32], queries: NDArray[np.float32], entries: list[int]) -> Iterator[Row]:
-    """How many entries a search reads, by how many there are and how large cells are."""
+    """How many entries a search reads, by how many there are."""
     for n in entries:
         states = np.array(pool[:n])
-        neighbours = _nearest(states, queries)
-        growing = round(CELL_SIZE * (n / 1_000_000) ** 0.5)
-        for size in sorted({CELL_SIZE, max(16, growing), max(16, 4 * growing)}):
-            cells = Cells(states, queries, size)
-            reads = cells.reads(neighbours)
-            read = cells.sizes[cells.order[:, :reads]].sum(1).mean()
-            yield {
-                "entries": n, "cell_size": size, "cells": len(cells.sizes), "cells_read": reads,
-                "entries_read": round(float(read)), "share": round(float(read) / n, 5),
-            }  # fmt: skip
+        cells = Cells(states, queries)
+        reads = cells.reads(_nearest(states, queries))
+        read = cells.sizes[cells.order[:, :reads]].sum(1).mean()
+        yield {
+            "entries": n, "cells": len(cells.sizes), "cells_read": reads,
+            "entries_read": round(float(read)), "share": round(float(read) / n, 5),
+        }  # fmt: skip
 
 
 def shards(pool: NDArray[np.float32], queries: NDArray[np.float32], n: int) -> Iterator[Row]:
     """How many shards a search asks, and how much the busiest of them reads beside the mean of all."""
     states = np.array(pool[:n])
-    cells = Cells(states, queries, CELL_SIZE)
+    cells = Cells(states, queries)
     reads = cells.reads(_nearest(states, queries))
-    codes = cells.centres.astype(np.uint8)
     rng = np.random.default_rng(0)
     for number in SHARDS:
-        regions = cluster(codes, number**2).regions  # as many as the root of the cells
-        by_region = nearest_centres(codes, regions)
+        by_region = _parts(cells.centres.astype(np.uint8), number)
         for way, of_cell in (("entry", None), ("region", by_region)):
             work = np.zeros((len(queries), number))
             for query, order in enumerate(cells.order[:, :reads]):
@@ -127,15 +121,14 @@ def shards(pool: NDArray[np.float32], queries: NDArray[np.float32], n: int) -> I
 def show_growth(rows: list[Row]) -> None:
     """Reads by entries, and what their growth comes to far beyond."""
     table = Table(title=f"one buffer: entries read for {RECALL:.0%} of the {K} nearest")
-    for column in ("entries", "cell size", "cells read", "entries read", "share"):
+    for column in ("entries", "cells read", "entries read", "share"):
         table.add_column(column, justify="right")
     for row in rows:
         read = f"{int(row['entries_read']):,}"
         share = f"{float(row['share']):.2%}"
-        table.add_row(f"{int(row['entries']):,}", row["cell_size"], f"{int(row['cells_read']):,}", read, share)
+        table.add_row(f"{int(row['entries']):,}", f"{int(row['cells_read']):,}", read, share)
     Console(width=100).print(table)
-    fixed = [(int(row["entries"]), int(row["entries_read"])) for row in rows if int(row["cell_size"]) == CELL_SIZE]
-    n, read = np.log(np.array(fixed, float)).T
+    n, read = np.log(np.array([(int(row["entries"]), int(row["entries_read"])) for row in rows], float)).T
     for name, some in (("all", slice(None)), ("the last three", slice(-3, None))):
         slope, offset = np.polyfit(n[some], read[some], 1)
         far = np.exp(offset + slope * np.log(FAR))
@@ -159,8 +152,15 @@ def _nearest(states: NDArray[np.float32], queries: NDArray[np.float32]) -> NDArr
     return np.array(found)
 
 
-def _codes(states: NDArray[np.float32], low: float, high: float) -> NDArray[np.uint8]:
-    return np.clip(np.rint((states - low) * (255.0 / (high - low))), 0, 255).astype(np.uint8)
+def _parts(codes: NDArray[np.uint8], number: int) -> NDArray[np.int64]:
+    """A part for each code, in so many parts, a power of two, of codes that lie together."""
+    if number == 1:
+        return np.zeros(len(codes), np.int64)
+    side, means = np.empty(len(codes), np.bool_), np.empty((2, codes.shape[1]), np.uint8)
+    divide(codes, np.arange(len(codes)), side, means)
+    parts = np.empty(len(codes), np.int64)
+    parts[~side], parts[side] = _parts(codes[~side], number // 2), number // 2 + _parts(codes[side], number // 2)
+    return parts
 
 
 def _write(path: Path, rows: Iterator[Row]) -> None:

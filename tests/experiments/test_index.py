@@ -32,8 +32,7 @@ ENTRIES = 200  # at which `auto` tries cells here; a cart pole's every step is o
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New cells and the first trial of `auto` come early, so that short runs have them."""
-    monkeypatch.setattr("mfec.memory.neighbours.cells.SMALLEST_CHANGE", 200)
+    """The first trial of `auto` comes early, so that short runs have it."""
     monkeypatch.setattr("mfec.memory.neighbours.auto.FIRST_TRIAL", ENTRIES)
     monkeypatch.setattr("mfec.memory.neighbours.recent.EVERY", 4)  # enough was looked up by then
     race(monkeypatch, lost=0)

@@ -10,85 +10,81 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mfec.memory.neighbours.cell_rows import CellRows, add_row, drop_row
+from mfec.memory.neighbours.cell_rows import (
+    BLOCKS,
+    FEWEST,
+    ROWS,
+    add_row,
+    cell_of,
+    drop_row,
+    empty_rows,
+    most_cells,
+    row_bytes_per_entry,
+    size_of,
+    take_rows,
+)
 from mfec.memory.neighbours.codes import BLOCK, PART, parts_of, put_half_code
 
-N_ACTIONS, CAPACITY = 3, 25
+N_ACTIONS, CAPACITY, N_CELLS = 3, 40, 4
 
 
 class Pair:
     """Rows and a dictionary {(action, slot): (cell, number)}, told the same things; each code is made of its number."""
 
-    def __init__(self, dim: int = 1, n_cells: int = 3) -> None:
+    def __init__(self, dim: int = 1) -> None:
         self.width = parts_of(dim) * PART
-        self.rows = CellRows(N_ACTIONS, CAPACITY, dim)
+        self.rows = empty_rows(N_ACTIONS, CAPACITY, dim)
         self.entries: dict[tuple[int, int], tuple[int, int]] = {}
         self.next_number = 0
-        self.lay_out(n_cells)
-
-    def lay_out(self, n_cells: int) -> None:
-        """All entries in new cells, as when cells are made anew."""
-        self.n_cells = n_cells
-        self.entries = {entry: (number % n_cells, number) for entry, (_, number) in self.entries.items()}
-        actions, slots = np.array(list(self.entries), np.int64).reshape(-1, 2).T
-        cell_of = np.array([cell for cell, _ in self.entries.values()], np.int32)
-        self.rows.lay_out(n_cells, actions, slots, cell_of)
-        where = self.rows.arrays[7]
-        for entry, (_, number) in self.entries.items():
-            self.fill(int(where[entry]) - 1, number)
-        self.handed_out = 0
-        self.check()
 
     def put(self, action: int, first: int, n: int, cell: int) -> None:
         """A run of slots into one cell, whether they were in another one or nowhere."""
         for slot in range(first, min(first + n, CAPACITY)):
-            drop_row(self.rows.arrays, action, slot)
-            self.entries.pop((action, slot), None)
-            self.check()
-            self.entries[action, slot] = cell % self.n_cells, self.next_number
-            self.fill(add_row(self.rows.arrays, cell % self.n_cells, action, slot), self.next_number)
+            if (action, slot) in self.entries:
+                drop_row(self.rows, action, slot)
+                del self.entries[action, slot]
+                self.check()
+            self.entries[action, slot] = cell, self.next_number
+            row = add_row(self.rows, cell, action, slot)
+            code, centre = code_of(self.next_number, self.width), np.zeros(self.width, np.uint8)
+            put_half_code(self.rows.codes, self.rows.norms, row, code, centre, 1)
             self.next_number += 1
             self.check()
 
     def drop(self, action: int, first: int, n: int) -> None:
-        """A run of slots out of their cells; those that are in none stay there."""
+        """A run of slots out of their cells, where they are in one."""
         for slot in range(first, min(first + n, CAPACITY)):
-            drop_row(self.rows.arrays, action, slot)
-            self.entries.pop((action, slot), None)
-            self.check()
+            if self.entries.pop((action, slot), None):
+                drop_row(self.rows, action, slot)
+                self.check()
 
-    def fill(self, row: int, number: int) -> None:
-        codes, norms = self.rows.arrays[:2]
-        put_half_code(codes, norms, row, code_of(number, self.width), np.zeros(self.width, np.uint8), 1)
+    def take(self, cell: int) -> None:
+        """All rows out of a cell."""
+        actions, slots = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64)
+        n = take_rows(self.rows, cell, actions, slots)
+        held = {entry for entry, (of, _) in self.entries.items() if of == cell}
+        assert set(zip(actions[:n].tolist(), slots[:n].tolist(), strict=True)) == held
+        assert (np.diff(actions[:n]) >= 0).all()
+        self.entries = {entry: found for entry, found in self.entries.items() if found[0] != cell}
+        self.check()
 
     def check(self) -> None:
-        codes, norms, owners, following, cell_of_block, first_block, starts, where, unused = self.rows.arrays
+        codes, norms, owners, starts, where = self.rows
         held: dict[tuple[int, int], tuple[int, int]] = {}
-        used: list[int] = []
-        assert starts.shape == (self.n_cells, N_ACTIONS + 1)
-        for cell in range(self.n_cells):
-            chain = chain_from(int(first_block[cell]), following)
-            used += chain
-            assert (cell_of_block[chain] == cell).all()
+        for cell in range(N_CELLS):
             assert starts[cell, 0] == 0
-            assert len(chain) == -(-starts[cell, -1] // BLOCK)
+            assert size_of(self.rows, cell) == sum(of == cell for of, _ in self.entries.values())
             for action in range(N_ACTIONS):
-                for place in range(starts[cell, action], starts[cell, action + 1]):
-                    row = chain[place // BLOCK] * BLOCK + place % BLOCK
+                for row in range(cell * ROWS + starts[cell, action], cell * ROWS + starts[cell, action + 1]):
                     slot = int(owners[row])
                     assert (action, slot) not in held
                     assert where[action, slot] == row + 1
                     held[action, slot] = cell, row
         assert {entry: cell for entry, (cell, _) in held.items()} == {e: cell for e, (cell, _) in self.entries.items()}
         assert np.count_nonzero(where) == len(self.entries)
-
-        free = chain_from(int(unused[0]), following)
-        assert sorted(used + free) == list(range(unused[1]))
-        assert unused[1] <= len(following)
-        # A block given back is handed out again before a new one is.
-        self.handed_out = max(self.handed_out, len(used))
-        assert unused[1] == self.handed_out
-
+        assert not starts[N_CELLS:].any()
+        for action, slot in np.ndindex(N_ACTIONS, CAPACITY):
+            assert cell_of(self.rows, action, slot) == self.entries.get((action, slot), (-1,))[0]
         for entry, (_, row) in held.items():
             number = self.entries[entry][1]
             assert norms[row] == norm_of(number, self.width)
@@ -110,21 +106,12 @@ def norm_of(number: int, width: int) -> int:
     return int((half_code_of(number, width) ** 2).sum())
 
 
-def chain_from(block: int, following: NDArray[np.int32]) -> list[int]:
-    chain: list[int] = []
-    while block >= 0:
-        assert block not in chain
-        chain.append(block)
-        block = int(following[block])
-    return chain
-
-
-some_slots = st.tuples(st.integers(0, N_ACTIONS - 1), st.integers(0, CAPACITY - 1), st.integers(1, 20))
+some_slots = st.tuples(st.integers(0, N_ACTIONS - 1), st.integers(0, CAPACITY - 1), st.integers(1, 30))
 operations = st.one_of(
-    st.tuples(st.just("put"), some_slots, st.integers(0, 4)),
-    st.tuples(st.just("put"), some_slots, st.just(0)),  # so that cells of several blocks are met too
+    st.tuples(st.just("put"), some_slots, st.integers(0, N_CELLS - 1)),
+    st.tuples(st.just("put"), some_slots, st.just(0)),  # so that a cell has several blocks, too
     st.tuples(st.just("drop"), some_slots),
-    st.tuples(st.just("lay_out"), st.integers(1, 5)),
+    st.tuples(st.just("take"), st.integers(0, N_CELLS - 1)),
 )
 
 
@@ -138,46 +125,24 @@ def test_any_sequence_of_changes_equals_a_dictionary(dim: int, sequence: list[An
 
 
 def test_everything_moves_from_cell_to_cell() -> None:
-    """All slots of all actions, in one cell after the other: no block is lost on the way."""
-    pair = Pair(n_cells=4)
+    pair = Pair()
     for cell in (0, 3):
         for action in range(N_ACTIONS):
             pair.put(action, 0, CAPACITY, cell)
     for action in (1, 0, 2):
         pair.drop(action, 0, CAPACITY)
-    blocks = -(-N_ACTIONS * CAPACITY // BLOCK) + 1  # and one for the entry that is on its way into a second cell
-    assert pair.rows.arrays[8][1] <= blocks
+    assert not pair.entries
 
 
-def test_a_full_memory_has_room_in_any_number_of_cells() -> None:
-    """The worst that can come: one row in the last block of every cell."""
-    pair = Pair(n_cells=1)
-    for action in range(N_ACTIONS):
-        pair.put(action, 0, CAPACITY, 0)
-    for n_cells in (30, 2):
-        pair.lay_out(n_cells)
-        for cell in range(n_cells):
-            pair.put(cell % N_ACTIONS, cell % CAPACITY, 1, cell)
+def test_there_is_room_for_as_many_cells_as_there_can_be() -> None:
+    """Of the fewest entries each, and one that is being filled."""
+    rows = empty_rows(N_ACTIONS, 1000, 64)
+    assert len(rows.starts) == most_cells(N_ACTIONS * 1000) >= N_ACTIONS * 1000 // FEWEST + 1
+    assert len(rows.owners) == len(rows.norms) == len(rows.starts) * ROWS
+    assert len(rows.codes) == len(rows.starts) * BLOCKS
 
 
-def test_the_cell_of_each_entry_is_known() -> None:
-    pair = Pair()
-    pair.put(0, 3, 20, 2)
-    pair.put(2, 0, 30, 1)
-    pair.put(0, 5, 2, 0)
-    actions, slots = np.array(list(pair.entries)).T
-    assert pair.rows.cells_of(actions, slots).tolist() == [cell for cell, _ in pair.entries.values()]
-
-
-def test_dropping_what_is_not_there_changes_nothing() -> None:
-    pair = Pair()
-    pair.put(1, 0, 5, 0)
-    pair.drop(0, 0, 40)
-    pair.drop(1, 5, 40)
-    assert len(pair.entries) == 5
-
-
-@pytest.mark.parametrize(("dim", "expected"), [(1, 48), (64, 48), (65, 83), (130, 118)])
+@pytest.mark.parametrize(("dim", "expected"), [(1, 68), (64, 68), (65, 119), (130, 170)])
 def test_bytes_of_a_row(dim: int, expected: int) -> None:
-    """Half a byte a number in whole parts, 8 bytes with it, a tenth of them empty, and 4 bytes to find it by."""
-    assert CellRows.bytes_per_entry(dim) == expected
+    """Half a byte a number in whole parts and 8 bytes, 120 of 192 of them used, and 4 bytes to find it by."""
+    assert row_bytes_per_entry(dim) == expected

@@ -80,7 +80,7 @@ class AutoIndex(IndexInMemory):
         self._cells_for_others, self._tried_for_others = None, False
 
     def finish_reading(self) -> None:
-        """Wait for the index that searches."""
+        """As the index that searches does."""
         self._searching.finish_reading()
 
     def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:

@@ -1,10 +1,11 @@
 """Approximate k-nearest-neighbour search in cells of states that lie together, for buffers that change all the time.
 
-The states of all actions share one set of cells, a few dozen states in each. A search measures the distance to the
+The states of all actions share one set of cells, some hundred states in each. A search measures the distance to the
 cells (one pass for all actions), reads the nearest of them, and ranks the best candidates by true distance. A write
-moves a dozen rows inside one cell. The cells are made anew whenever half of the entries have changed. The number of
-cells that a search reads is then set so that it finds the wanted share of the true neighbours of recent queries.
-docs/memory.md explains why this was chosen over a graph.
+moves a dozen rows inside one cell. A cell that is full is divided, one that is nearly empty dissolved, so cells fit
+what is stored at any time, and no write ever waits for all of them. The number of cells that a search reads is set by
+what it would have taken to find the true neighbours of recent queries. docs/memory.md explains why this was chosen over
+a graph.
 """
 
 from __future__ import annotations
@@ -15,39 +16,61 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.memory.neighbours.cell_rows import CellRows
+from mfec.memory.neighbours.cell_centres import (
+    CURSOR,
+    N_CELLS,
+    N_REGIONS,
+    NUMBERS,
+    REGION,
+    empty_centres,
+)
+from mfec.memory.neighbours.cell_changes import (
+    Books,
+    CodedCells,
+    begin_book,
+    drop_entries,
+    lay_out,
+    put_entries,
+    renew_cells,
+)
+from mfec.memory.neighbours.cell_rows import MEAN, ROWS, empty_rows, most_cells, row_bytes_per_entry
 from mfec.memory.neighbours.cell_search import (
     EVERYTHING_BY_CELLS,
     NOTHING,
     SMALL,
-    SPLITS,
-    Coded,
-    assign_entries,
-    codes_of,
-    encode_laid_out,
-    find_candidates,
-    mean_spreads,
+    choose_cells,
+    measure_effort,
     merge_candidates,
-    put_entries,
     rank_candidates,
+    read_cells,
     search_rows,
 )
-from mfec.memory.neighbours.clustering import Cells, cluster
-from mfec.memory.neighbours.codes import COARSEST_STEP, PART, SAMPLE, all_entries, fit_code_book, parts_of
+from mfec.memory.neighbours.codes import (
+    COARSEST_STEP,
+    LEVELS,
+    PART,
+    SAMPLE,
+    all_entries,
+    fit_code_book,
+    get_codes,
+    parts_of,
+    put_codes,
+)
 from mfec.memory.neighbours.index import Found, IndexInMemory, Shape
 from mfec.memory.neighbours.recall import RecallMeter
-from mfec.memory.neighbours.recent import RecentQueries
+from mfec.memory.neighbours.recent import KEPT, RecentQueries
 from mfec.memory.neighbours.scan import Stored, scan
 from mfec.threads import n_threads, on_all_cores
 
-CELL_SIZE = 96  # entries of all actions in a cell, when the cells are made
-CELL_SAMPLE = 32  # entries for each cell, at most, that the clustering reads
-SMALLEST_CHANGE = 1024  # entries put before cells are made anew, at least
-CHECKED = 8  # recent queries that are compared with full scans
-TOLERANCE = 0.02
-MANY_MISFITS = 0.1  # share of the entries put
+OFTEN, LEAST_OFTEN = 512, 16  # measured after every 512th of the entries has changed, and after 16 changes at least
+RENEWED = 16  # entries put for each cell that is coded anew
+OTHER_SCALE, OTHER_RANGE = 1.2, 1 / 16  # how much another book must differ to be taken
+MANY_OUTSIDE = 0.1  # share of the entries put
 OUTSIDE = 0.001  # share of numbers below the coded range, and above it; small, since half codes are coarser anyway
 SPARES = (8, 16, 32, 64)  # candidates beyond k that are ranked by true distance: the fewest that reach the recall
+TOLERANCE = 0.02
+LEAST_SCANS = KEPT  # before a warning
+SCANNED = 262_144  # entries of a buffer that is scanned in full to see what cells can find
 WORTH_SHARING = 65_536  # entries to read; below this, waking another thread costs as much as it saves
 
 log = logging.getLogger("mfec.memory")
@@ -67,56 +90,93 @@ class CellIndex(IndexInMemory):
         self, shape: Shape, entry_ids: NDArray[np.int64], *, queries: RecentQueries | None = None, **settings: Any
     ) -> None:
         super().__init__(shape, entry_ids, **settings)
-        self._rows = CellRows(*shape)
-        self._low, self._scale = np.zeros(self.dim), 1.0
-        self._steps = np.ones(0, np.int32)  # codes to a step of half codes, for each cell
-        self._cells: Cells | None = None
-        self._changes = 0  # entries put since the cells were made
-        self._made_for = 0  # entries at that time
-        self._scattered = 0  # entries put since the rows of each cell were laid out side by side
-        self._misfits = 0  # entries put since the cells were made that lie far from every cell
-        self.reaches_its_recall = True  # False if codes are too coarse to tell neighbours apart
-        self._reads = 1  # cells that a search reads
-        self._spare = SPARES[0]  # candidates beyond k
         self._queries = queries or RecentQueries(self.dim)
         self._meter = RecallMeter(self._states)
+        self.forget()
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
         """Its row in a cell, and its share of the cell's centre."""
-        return CellRows.bytes_per_entry(dim) + 2 * (parts_of(dim) * PART + 4) // CELL_SIZE + 1
+        return row_bytes_per_entry(dim) + 3 * (parts_of(dim) * PART + 16) // MEAN + 1
 
     @property
     def measured_recall(self) -> float | None:  # type: ignore[override]
         """Share of the true neighbours that were found: a random look-up is compared with a full scan now and then."""
         return self._meter.recall
 
-    def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Put the states in these slots, which are new or have replaced others, into cells."""
-        self.count_entries(actions, slots)
-        self._changes += len(actions)
-        if self._cells is None or self._is_outdated():
-            self._make_cells()
-        else:
-            self._misfits += put_entries(self._states, actions, slots, self._coded(self._cells))
-            self._scattered += len(actions)
-            if self._scattered >= max(SMALLEST_CHANGE, self._made_for // 8):
-                entries = all_entries(self._sizes)
-                self._fill(*entries, self._rows.cells_of(*entries))
+    @property
+    def reaches_its_recall(self) -> bool:
+        """Whether codes can tell neighbours apart, by what recent queries took; True before the first."""
+        return self._finds >= self._recall - TOLERANCE
 
     def forget(self) -> None:
         """Forget the cells; the queries that they are set by stay."""
-        self._rows = CellRows(*self._states.shape)
-        self._cells = None
-        self._changes = self._made_for = self._scattered = self._misfits = 0
+        books = Books(np.zeros((2, self.dim)), np.ones(2), np.zeros(1, np.int64))
+        centres = empty_centres(most_cells(self.n_actions * self.capacity), self.dim)
+        self._cells = CodedCells(books, centres, empty_rows(self.n_actions, self.capacity, self.dim))
+        self._changes = 0  # entries put
+        self._fitted_at, self._fitted_for = 0, 0  # changes and entries when the book was last looked at
+        self._outside = 0  # entries put since then that lie outside the coded range
+        self._measure_at = LEAST_OFTEN  # changes when effort is measured next
+        self._efforts = 0  # queries whose effort was measured; the last of them:
+        self._needed_reads = np.full((KEPT, self.n_actions, self._k), -1, np.int32)
+        self._needed_places = np.full((KEPT, self.n_actions, self._k), -1, np.int32)
+        self._scans = np.zeros((KEPT, 2), np.int64)  # neighbours that cells can find, and those of full scans
+        self._finds = 1.0  # share of the neighbours, by these
+        self._warned = False
+        self._reads = 1  # cells that a search reads
+        self._spare = SPARES[0]  # candidates beyond k
 
-    def _is_outdated(self) -> bool:
-        """Whether half of the entries have changed, or a sixteenth if many of them fit no cell."""
-        drifting = self._misfits > MANY_MISFITS * self._changes
-        return self._changes >= max(SMALLEST_CHANGE, self._made_for // (16 if drifting else 2))
+    # -- Taking in ----------------------------------------------------------------------------------------------------
+
+    def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Put the states in these slots, which are new or have replaced others, into cells."""
+        drop_entries(self._states, actions, slots, self._cells)  # all at once: their states are others already
+        first = 0
+        while first < len(actions):
+            some = slice(first, first + self._measure_at - self._changes)
+            self.count_entries(actions[some], slots[some])
+            self._fit_book()
+            self._outside += put_entries(self._states, actions[some], slots[some], self._cells)
+            n = len(actions[some])
+            self._changes += n
+            renew_cells(self._states, -(-n // RENEWED), self._cells)
+            if self._changes == self._measure_at:
+                self._measure_effort()
+                self._measure_at += max(LEAST_OFTEN, int(self._sizes.sum()) // OFTEN)
+            first += n
+
+    def _fit_book(self) -> None:
+        """Make a new book if states have come to lie elsewhere.
+
+        That is looked at when a quarter of the entries has come since, or a sixteenth that lies mostly elsewhere.
+        """
+        changed = self._changes - self._fitted_at
+        elsewhere = self._outside > MANY_OUTSIDE * changed
+        if self._fitted_for and changed < max(LEAST_OFTEN, self._fitted_for // (16 if elsewhere else 4)):
+            return
+        entries = int(self._sizes.sum())
+        self._fitted_at, self._fitted_for, self._outside = self._changes, entries, 0
+        low, scale = fit_code_book(
+            self._states[self._places(np.arange(0, entries, max(1, entries // SAMPLE)))], OUTSIDE
+        )
+        today = int(self._cells.books.today[0])
+        old_low, old_scale = self._cells.books.lows[today], self._cells.books.scales[today]
+        far = np.abs(low - old_low).max() > OTHER_RANGE * LEVELS * old_scale
+        if far or not 1 / OTHER_SCALE < scale / old_scale < OTHER_SCALE:
+            renew_cells(self._states, self._n_cells, self._cells)  # what is left of the book before that
+            begin_book(low, scale, self._cells)
+
+    def _places(self, entries: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Actions and slots of some entries, as they are counted buffer by buffer."""
+        ends = np.cumsum(self._sizes)
+        actions = np.searchsorted(ends, entries, side="right")
+        return actions, entries - (ends - self._sizes)[actions]
+
+    # -- Searching ----------------------------------------------------------------------------------------------------
 
     def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:
-        """Nearly the k nearest entries. Some queries of a learning agent are kept to set the next cells by."""
+        """Nearly the k nearest entries. Some queries of a learning agent are kept to set how much is read by."""
         if learning:
             self._queries.add(states)
         found = super().search(states, wanted, k)
@@ -128,7 +188,26 @@ class CellIndex(IndexInMemory):
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Nearly the k nearest entries of each wanted (state, action) pair."""
-        return self._search(states, wanted, k, self._reads, self._spare)
+        slots = np.full((*wanted.shape, k), -1, np.int64)
+        squared = np.full((*wanted.shape, k), np.inf)
+        if self._n_cells == 0 or not wanted.any():
+            return slots, squared
+        share_read = min(1.0, self._reads / self._n_cells)
+        to_read = np.count_nonzero(wanted) * share_read * int(self._sizes.sum()) / self.n_actions
+        threads = n_threads() if to_read > WORTH_SHARING else 1
+        if len(wanted) == 1 and threads > 1:
+            kept = self._read(states[0], wanted[0] & (self._sizes > SMALL), self._reads, k + self._spare, threads)
+            rank_candidates(self._stored, states[0], wanted[0], kept, SMALL, slots[0], squared[0])
+        else:
+
+            def search_some(share: int) -> None:
+                search_rows(
+                    self._stored, self._cells, states, wanted, share, threads, self._reads, k + self._spare, SMALL,
+                    slots, squared,
+                )  # fmt: skip
+
+            on_all_cores(search_some, threads)
+        return slots, squared
 
     def measure_recall(
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], squared: NDArray[np.float64]
@@ -137,154 +216,128 @@ class CellIndex(IndexInMemory):
         self._meter.check(states, wanted, squared, self._sizes)
 
     def finish_reading(self) -> None:
-        """Wait for the scan that measures the recall."""
-        self._meter.finish()
+        """Give up the scan that measures the recall, if one is under way."""
+        self._meter.stop()
 
-    def _coded(self, cells: Cells) -> Coded:
-        return Coded(self._low, self._scale, self._steps, cells.arrays, self._rows.arrays)
+    @property
+    def _n_cells(self) -> int:
+        return int(self._cells.centres.counts[N_CELLS])
 
-    def _search(
-        self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int, reads: int, spare: int, small: int = SMALL
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        slots = np.full((*wanted.shape, k), -1, np.int64)
-        squared = np.full((*wanted.shape, k), np.inf)
-        if self._cells is None or not wanted.any():
-            return slots, squared
-        stored, coded = Stored(self._states, self._entry_ids, self._sizes), self._coded(self._cells)
-        share_read = min(1.0, reads / len(self._cells))
-        to_read = np.count_nonzero(wanted) * share_read * int(self._sizes.sum()) / self.n_actions
-        threads = min(n_threads(), max(SPLITS, len(wanted))) if to_read > WORTH_SHARING else 1
+    @property
+    def _stored(self) -> Stored:
+        return Stored(self._states, self._entry_ids, self._sizes)
 
-        def search_some_rows(share: int) -> None:
-            search_rows(stored, coded, states, wanted, share, threads, reads, k + spare, small, slots, squared)
-
-        def search_some_splits(share: int) -> None:
-            find_candidates(coded, states[0], wanted[0] & (self._sizes > small), reads, share, threads, kept[share])
-
-        if len(wanted) > 1 or threads == 1:
-            on_all_cores(search_some_rows, threads)
-        else:
-            kept = np.full((threads, self.n_actions, k + spare), NOTHING, np.int64)
-            on_all_cores(search_some_splits, threads)
+    def _read(
+        self, state: NDArray[np.float32], wanted: NDArray[np.bool_], reads: int, n: int, threads: int
+    ) -> NDArray[np.int64]:
+        """The n best candidates of each action, int64 (n_actions, n), in as many cells."""
+        kept = np.full((threads, self.n_actions, n), NOTHING, np.int64)
+        if wanted.any():
+            codes = np.zeros((2, parts_of(self.dim) * PART), np.uint8)
+            chosen = choose_cells(self._cells, state, reads, codes)
+            parts = [np.ascontiguousarray(chosen[share::threads]) for share in range(threads)]
+            on_all_cores(lambda share: read_cells(self._cells, parts[share], wanted, codes, kept[share]), threads)
             merge_candidates(kept)
-            rank_candidates(stored, states[0], wanted[0], kept[0], small, slots[0], squared[0])
-        return slots, squared
+        return np.asarray(kept[0])
 
-    # -- Making cells -------------------------------------------------------------------------------------------------
+    # -- How much to read ---------------------------------------------------------------------------------------------
 
-    def _make_cells(self) -> None:
-        actions, slots = all_entries(self._sizes)
-        some = slice(None, None, max(1, len(slots) // SAMPLE))
-        self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]], OUTSIDE)
-        n_cells = max(1, len(slots) // CELL_SIZE)
-        some = slice(None, None, max(1, len(slots) // (CELL_SAMPLE * n_cells)))
-        codes = codes_of(self._states, actions[some], slots[some], self._low, self._scale)
-        self._cells = cluster(codes, n_cells)
-        cell_of = self._assign(actions, slots)
-        # 15 steps of a half code cover 98% of a normal distribution around the centre of a cell.
-        spreads = mean_spreads(self._states, actions, slots, self._low, self._scale, self._cells.arrays, cell_of)
-        self._steps = np.clip(np.ceil(2 * 2.33 / 15 * np.sqrt(spreads)), 1, COARSEST_STEP).astype(np.int32)
-        self._fill(actions, slots, cell_of)
-        self._changes, self._misfits, self._made_for = 0, 0, len(slots)
+    def _measure_effort(self) -> None:
+        """Measure what it takes to find the neighbours of a recent query, and set what is read by the last of these.
+
+        Where nothing was looked up yet, a stored state is asked for.
+        """
+        at = self._efforts % KEPT
+        queries = self._queries.states
+        if len(queries):
+            query = queries[self._efforts % len(queries)]
+        else:
+            entry = self._efforts * 0x9E3779B1 % int(self._sizes.sum())
+            query = self._states[self._places(np.array([entry]))][0]
+        wanted = np.ones(self.n_actions, np.bool_)
+        slots = np.full((self.n_actions, self._k), -1, np.int64)
+        squared = np.full(slots.shape, np.inf)
+        plenty = 15 * self._k + SPARES[-1]  # candidates with which reading all cells is as good as exact
+        kept = self._read(query, wanted, self._n_cells, plenty, n_threads())
+        rank_candidates(self._stored, query, wanted, kept, EVERYTHING_BY_CELLS, slots, squared)
+        self._needed_reads[at], self._needed_places[at] = -1, -1
+        measure_effort(self._cells, query, kept, slots, self._needed_reads[at], self._needed_places[at])
+        self._compare_with_scan(query, squared, self._efforts % self.n_actions, at)
+        self._efforts += 1
         self._set_reads()
 
-    def _assign(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The cell of each of these entries, on all cores."""
-        assert self._cells is not None
-        arrays = self._cells.arrays
-        cell_of = np.empty(len(actions), np.int32)
-        threads = n_threads()
-        bounds = np.linspace(0, len(actions), threads + 1).astype(np.int64)
-
-        def assign(share: int) -> None:
-            part = slice(bounds[share], bounds[share + 1])
-            assign_entries(self._states, actions[part], slots[part], self._low, self._scale, arrays, cell_of[part])
-
-        on_all_cores(assign, threads)
-        return cell_of
-
-    def _fill(self, actions: NDArray[np.int64], slots: NDArray[np.int64], cell_of: NDArray[np.int32]) -> None:
-        assert self._cells is not None
-        self._rows.lay_out(len(self._cells), actions, slots, cell_of)
-        self._scattered = 0
-        encode_laid_out(self._states, actions, slots, cell_of, self._coded(self._cells))
-
     def _set_reads(self) -> None:
-        """Find by bisection the fewest cells to read for the wanted recall on recent queries."""
-        assert self._cells is not None
-        queries = self._queries.states
-        if len(queries) == 0:  # nothing was looked up yet: use stored states
-            actions, slots = all_entries(self._sizes)
-            some = slice(None, None, max(1, len(slots) // len(self._queries.kept)))
-            queries = self._states[actions[some], slots[some]]
-        wanted = np.ones((len(queries), self.n_actions), np.bool_)
-        plenty = 15 * self._k + SPARES[-1]  # candidates with which reading all cells is as good as exact
-        _, truth = self._search(queries, wanted, self._k, len(self._cells), plenty, EVERYTHING_BY_CELLS)
-        there = np.isfinite(truth)
-        farthest = np.where(there, truth, -np.inf).max(axis=2, keepdims=True)
-
-        def recall(reads: int) -> float:
-            _, found = self._search(queries, wanted, self._k, reads, self._spare, EVERYTHING_BY_CELLS)
-            return int(np.count_nonzero(found <= farthest)) / max(1, int(np.count_nonzero(there)))
-
+        """The fewest cells, and candidates, with which the wanted share of these neighbours would have been found."""
+        there = self._needed_reads > 0
+        reads, places = self._needed_reads[there], self._needed_places[there]
         for self._spare in SPARES:
-            if 1.0 - recall(len(self._cells)) <= (1.0 - self._recall) / 2:
+            within = reads[places < self._k + self._spare]
+            if len(places) - len(within) <= (1.0 - self._recall) / 2 * len(places):
                 break
-        few, many = 0, len(self._cells)
-        while many - few > max(1, few // 16):
-            reads = (few + many) // 2
-            few, many = (few, reads) if recall(reads) >= self._recall else (reads, many)
-        self._reads = many
-        self._judge(recall(many) * self._share_of_truth(queries[:CHECKED], truth))
-
-    def _share_of_truth(self, queries: NDArray[np.float32], found: NDArray[np.float64]) -> float:
-        """The share of the neighbours of full scans that is among `found`, squared distances (n, n_actions, k)."""
-        hits = neighbours = 0
-        for query, of_query in zip(queries, found, strict=False):
-            for action, size in enumerate(self._sizes.tolist()):
-                k = min(self._k, size)
-                slots, squared = np.full(k, -1), np.full(k, np.inf)
-                if k:
-                    scan(self._states[action, :size], self._entry_ids[action], query, slots, squared)
-                    hits += int(np.count_nonzero(of_query[action] <= squared[-1]))
-                    neighbours += k
-        return hits / max(1, neighbours)
-
-    def _judge(self, reached: float) -> None:
-        self.reaches_its_recall = reached >= self._recall - TOLERANCE
-        if not self.reaches_its_recall:
+        wanted = int(np.ceil(self._recall * len(places))) - 1
+        self._reads = int(np.partition(within, wanted)[wanted]) if wanted < len(within) else self._n_cells
+        found, scanned = self._scans.sum(axis=0).tolist()
+        share = np.count_nonzero(within <= self._reads) / len(places)
+        self._finds = share * (found / scanned if scanned else 1.0)
+        if not self.reaches_its_recall and not self._warned and self._efforts >= LEAST_SCANS:
+            self._warned = True
             log.warning(
                 "cells can find no more than %.0f%% of the neighbours here: neighbours differ too little beside the "
-                "whole range of states; --index exact finds all of them", 100 * reached,
+                "whole range of states; --index exact finds all of them", 100 * self._finds,
             )  # fmt: skip
+
+    def _compare_with_scan(
+        self, query: NDArray[np.float32], squared: NDArray[np.float64], action: int, at: int
+    ) -> None:
+        """Count how many of the neighbours in one buffer all cells together can find. If it is too few, say so."""
+        size = int(self._sizes[action])
+        k = min(self._k, size)
+        self._scans[at] = 0
+        if SMALL < size <= SCANNED:  # smaller ones are read in full
+            slots, true = np.full(k, -1), np.full(k, np.inf)
+            scan(self._states[action, :size], self._entry_ids[action], query, slots, true)
+            self._scans[at] = np.count_nonzero(squared[action] <= true[-1]), k
 
     # -- Storage ------------------------------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """The scale of codes, how old the cells are, and how many a search reads."""
+        """The scales of codes, what is due when, and how many cells a search reads."""
         return {
-            "scale": self._scale,
             "changes": self._changes,
-            "made_for": self._made_for,
-            "misfits": self._misfits,
+            "fitted_at": self._fitted_at,
+            "fitted_for": self._fitted_for,
+            "outside": self._outside,
+            "scales": self._cells.books.scales.tolist(),
+            "book": int(self._cells.books.today[0]),
+            "cursor": int(self._cells.centres.counts[CURSOR]),
+            "measure_at": self._measure_at,
+            "efforts": self._efforts,
             "reads": self._reads,
             "spare": self._spare,
             "seen": self._queries.seen,
         }
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """The cells, the cell of each entry in slot order, and the recent queries."""
-        kept: dict[str, NDArray[Any]] = {"queries": self._queries.kept.copy()}
-        if self._cells is not None:
-            kept |= {
-                "low": self._low.copy(),
-                "steps": self._steps.copy(),
-                "regions": self._cells.regions.copy(),
-                "centres": self._cells.centres.copy(),
-                "first": self._cells.first.copy(),
-                "cell_of": self._rows.cells_of(*all_entries(self._sizes)),
-            }
-        return kept
+        """The cells, region by region, the cell of each entry in slot order, and what recent queries took."""
+        books, centres, rows = self._cells
+        filled = centres.filled[: centres.counts[N_REGIONS]].copy()
+        cells = np.concatenate([centres.cells[region, :n] for region, n in enumerate(filled)] or [centres.cells[0, :0]])
+        numbers = np.empty(centres.counts[NUMBERS], np.int32)
+        numbers[cells] = np.arange(len(cells), dtype=np.int32)
+        return {
+            "queries": self._queries.kept.copy(),
+            "needed_reads": self._needed_reads.copy(),
+            "needed_places": self._needed_places.copy(),
+            "lows": books.lows.copy(),
+            "filled": filled,
+            "regions": get_codes(centres.regions, np.arange(len(filled)), parts_of(self.dim) * PART),
+            "centres": get_codes(centres.centres, centres.places[cells], parts_of(self.dim) * PART),
+            "codes": centres.codes[cells],
+            "steps": centres.steps[cells],
+            "misfits": centres.misfits[cells],
+            "books": centres.books[cells],
+            "cell_of": numbers[(rows.where[all_entries(self._sizes)] - 1) // ROWS],
+        }
 
     def resume(
         self,
@@ -293,35 +346,76 @@ class CellIndex(IndexInMemory):
         settings: dict[str, Any],
         tensors: dict[str, NDArray[Any]],
     ) -> None:
-        """Put the entries in these slots into the cells that `settings()` and `tensors()` describe."""
-        self._scale = float(settings["scale"])
-        self._changes, self._made_for = int(settings["changes"]), int(settings["made_for"])
-        self._misfits = int(settings["misfits"])
-        self._reads, self._spare = int(settings["reads"]), int(settings["spare"])
+        """Put the entries in these slots into the cells that `settings()` and `tensors()` describe.
+
+        A checkpoint of before cells were divided has the queries alone that are of use.
+        """
         self._queries.restore(tensors["queries"], int(settings["seen"]))
-        if "cell_of" not in tensors:
+        if "filled" not in tensors:
             return super().resume(actions, slots, settings, tensors)
-        regions, centres, first, cell_of = (tensors[name] for name in ("regions", "centres", "first", "cell_of"))
-        width = parts_of(self.dim) * PART
+        self._check_fits(actions, settings, tensors)
+        self.count_entries(actions, slots)
+        self._changes, self._measure_at = int(settings["changes"]), int(settings["measure_at"])
+        self._efforts = int(settings["efforts"])
+        self._fitted_at, self._fitted_for = int(settings["fitted_at"]), int(settings["fitted_for"])
+        self._outside = int(settings["outside"])
+        self._reads, self._spare = int(settings["reads"]), int(settings["spare"])
+        self._needed_reads[:], self._needed_places[:] = tensors["needed_reads"], tensors["needed_places"]
+        books, centres, _ = self._cells
+        books.lows[:], books.scales[:], books.today[0] = tensors["lows"], settings["scales"], settings["book"]
+        filled, n_cells = tensors["filled"], len(tensors["centres"])
+        places = np.flatnonzero(np.arange(REGION) < filled[:, None])  # region by region
+        centres.filled[: len(filled)] = filled
+        centres.cells.reshape(-1)[places] = np.arange(n_cells)
+        centres.places[:n_cells] = places
+        put_codes(centres.regions, centres.region_norms, np.arange(len(filled)), tensors["regions"])
+        put_codes(centres.centres, centres.norms, places, tensors["centres"])
+        for name in ("codes", "steps", "misfits", "books"):
+            getattr(centres, name)[:n_cells] = tensors[name]
+        old = int(np.count_nonzero(tensors["books"] != settings["book"]))
+        centres.counts[:] = len(filled), n_cells, n_cells, 0, settings["cursor"], old
+        lay_out(self._states, actions, slots, tensors["cell_of"], self._cells)
+        return None
+
+    def _check_fits(
+        self, actions: NDArray[np.int64], settings: dict[str, Any], tensors: dict[str, NDArray[Any]]
+    ) -> None:
+        """Compiled code trusts what it is given: an error if a checkpoint is not one of this index."""
+        width, n_regions, n_cells = parts_of(self.dim) * PART, len(tensors["regions"]), len(tensors["centres"])
+        effort = self._needed_reads.shape
+        wanted: dict[str, tuple[Any, tuple[int, ...], float, float]] = {  # type, shape, least, most
+            "needed_reads": (np.int32, effort, -1, np.inf),
+            "needed_places": (np.int32, effort, -1, np.inf),
+            "lows": (np.float64, (2, self.dim), -np.inf, np.inf),
+            "filled": (np.int32, (n_regions,), min(1, n_cells), REGION),
+            "regions": (np.uint8, (n_regions, width), 0, LEVELS),
+            "centres": (np.uint8, (n_cells, width), 0, LEVELS),
+            "codes": (np.uint8, (n_cells, width), 0, LEVELS),
+            "steps": (np.int32, (n_cells,), 1, COARSEST_STEP),
+            "misfits": (np.int32, (n_cells,), 0, ROWS),
+            "books": (np.uint8, (n_cells,), 0, 1),
+            "cell_of": (np.int32, actions.shape, 0, n_cells - 1),
+        }
         fits = (
-            1 <= self._reads <= len(centres)
-            and 1 <= self._spare <= SPARES[-1]
-            and 0.0 < self._scale < np.inf
-            and bool(np.isfinite(tensors["low"]).all())
-            and tensors["low"].shape == self._low.shape
-            and all(codes.dtype == np.uint8 and codes.shape == (len(codes), width) for codes in (regions, centres))
-            and first.shape == (len(regions) + 1,)
-            and (first[0], first[-1]) == (0, len(centres))
-            and bool((np.diff(first) > 0).all())
-            and tensors["steps"].shape == (len(centres),)
-            and bool(((tensors["steps"] >= 1) & (tensors["steps"] <= COARSEST_STEP)).all())
-            and cell_of.shape == actions.shape
-            and (len(cell_of) == 0 or (cell_of.min() >= 0 and cell_of.max() < len(centres)))
+            all(
+                tensor.dtype == kind
+                and tensor.shape == shape
+                and (tensor.size == 0 or (tensor.min() >= least and tensor.max() <= most))
+                for tensor, (kind, shape, least, most) in ((tensors[name], want) for name, want in wanted.items())
+            )
+            and bool(np.isfinite(tensors["lows"]).all())
+            and tensors["filled"].sum() == n_cells <= most_cells(self.n_actions * self.capacity)
+            and n_regions <= len(self._cells.centres.filled)
+            and (n_cells > 0) == (len(actions) > 0)
+            and np.bincount(tensors["cell_of"], minlength=1).max() < ROWS
+            and all(0.0 < float(scale) < np.inf for scale in settings["scales"])
+            and len(settings["scales"]) == 2
+            and settings["book"] in (0, 1)
+            and settings["spare"] in SPARES
+            and 1 <= int(settings["reads"]) <= max(1, n_cells)
+            and 0 <= int(settings["cursor"]) <= n_regions * REGION
+            and int(settings["measure_at"]) > int(settings["changes"])
+            and min(int(settings[name]) for name in ("changes", "fitted_at", "fitted_for", "outside", "efforts")) >= 0
         )
         if not fits:
             raise ValueError("its cells do not fit its entries")
-        self.count_entries(actions, slots)
-        self._low, self._steps = tensors["low"].astype(np.float64), tensors["steps"].astype(np.int32)
-        self._cells = Cells.of(regions.copy(), centres.copy(), first.astype(np.int64))
-        self._fill(actions, slots, cell_of.astype(np.int32))
-        return None

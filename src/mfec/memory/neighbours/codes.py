@@ -72,6 +72,40 @@ def put_code(blocks, norms, row, code):
 
 
 @njit(nogil=True)
+def get_code(blocks, row, code):
+    """Read the code in a row of blocks into `code`."""
+    for j in range(len(code)):
+        code[j] = blocks[row // BLOCK, j // PART, j % PART // GROUP, row % BLOCK, j % GROUP]
+
+
+@njit(nogil=True)
+def put_codes(blocks, norms, rows, codes):
+    """Write codes, uint8 (n, width), into rows of blocks."""
+    for i in range(len(rows)):
+        put_code(blocks, norms, rows[i], codes[i])
+
+
+@njit(nogil=True)
+def get_codes(blocks, rows, width):
+    """The codes, uint8 (n, width), in rows of blocks."""
+    codes = np.empty((len(rows), width), np.uint8)
+    for i in range(len(rows)):
+        get_code(blocks, rows[i], codes[i])
+    return codes
+
+
+@njit(nogil=True)
+def copy_code(blocks, norms, source, target):
+    """Copy a row of blocks, whole or half codes, over another one."""
+    for part in range(blocks.shape[1]):
+        for line in range(blocks.shape[2]):
+            for j in range(GROUP):
+                number = blocks[source // BLOCK, part, line, source % BLOCK, j]
+                blocks[target // BLOCK, part, line, target % BLOCK, j] = number
+    norms[target] = norms[source]
+
+
+@njit(nogil=True)
 def shift_query(code, query):
     """Write the query of a code, int8 (parts * 64,), for `measure_block`; returns its part of each squared distance."""
     norm = np.int32(0)
@@ -137,17 +171,6 @@ def put_half_code(blocks, norms, row, code, centre, step):
             both = half[j] | (half[j + PART // 2] << 4)
             blocks[row // BLOCK, part, j // GROUP, row % BLOCK, j % GROUP] = both
     norms[row] = norm
-
-
-@njit(nogil=True)
-def copy_half_code(blocks, norms, source, target):
-    """Copy a row of half blocks over another one."""
-    for part in range(blocks.shape[1]):
-        for line in range(HALF_LINES):
-            for j in range(GROUP):
-                number = blocks[source // BLOCK, part, line, source % BLOCK, j]
-                blocks[target // BLOCK, part, line, target % BLOCK, j] = number
-    norms[target] = norms[source]
 
 
 @njit(nogil=True)

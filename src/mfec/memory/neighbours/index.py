@@ -187,7 +187,7 @@ class IndexInMemory(NeighbourIndex):
         """Check the recall of a learning look-up that found these squared distances."""
 
     def finish_reading(self) -> None:
-        """Wait for background threads that read the states, which are about to change."""
+        """End what background threads read of the states, which are about to change."""
 
     def resume(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,12 +15,13 @@ from mfec.memory.neighbours.scan import scan
 
 SHARE_OF_TIME = 0.01
 LAST = 100  # checks that the mean is taken over
+PART = 16_384  # entries, some milliseconds: a million, which a write would wait for, take a tenth of a second
 
 
 class RecallMeter:
     """Compares a random look-up with a full scan of its buffer now and then, in a background thread.
 
-    The scan reads the buffer in place, so call `finish` before you write to it. Scans take no more than 1% of the time
+    The scan reads the buffer in place, so call `stop` before you write to it. Scans take no more than 1% of the time
     since the first look-up.
     """
 
@@ -28,7 +30,8 @@ class RecallMeter:
         self._states = states
         self._rng = random.Random()  # not the run's: what is checked must not change the run
         self._pool: ThreadPoolExecutor | None = None
-        self._running: Future[tuple[float, float]] | None = None
+        self._running: Future[tuple[float | None, float]] | None = None
+        self._stopped = threading.Event()
         self._checks: deque[float] = deque(maxlen=LAST)
         self._began = 0.0
         self._spent = 0.0
@@ -58,7 +61,9 @@ class RecallMeter:
         row, action = self._rng.choice(searched.tolist())
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="mfec-recall")
         entries = self._states[action, : sizes[action]]
-        self._running = self._pool.submit(_check, entries, states[row].copy(), squared[row, action].copy())
+        self._stopped.clear()
+        query, found = states[row].copy(), squared[row, action].copy()
+        self._running = self._pool.submit(_check, entries, query, found, self._stopped)
 
     def finish(self) -> None:
         """Wait for the check that is under way, if there is one."""
@@ -66,14 +71,27 @@ class RecallMeter:
             return
         share, seconds = self._running.result()
         self._running = None
-        self._checks.append(share)
         self._spent += seconds
+        if share is not None:
+            self._checks.append(share)
+
+    def stop(self) -> None:
+        """Let the check that is under way, if there is one, end after the part that it reads; it is not counted."""
+        self._stopped.set()
+        self.finish()
 
 
-def _check(entries: NDArray[np.float32], query: NDArray[np.float32], found: NDArray[np.float64]) -> tuple[float, float]:
+def _check(
+    entries: NDArray[np.float32], query: NDArray[np.float32], found: NDArray[np.float64], stopped: threading.Event
+) -> tuple[float | None, float]:
+    """The share of the neighbours that was found, None if it was stopped before that; and the seconds it took."""
     began = time.perf_counter()
     k = min(len(found), len(entries))
     slots, truth = np.full(k, -1), np.full(k, np.inf)
-    scan(entries, np.arange(len(entries)), query, slots, truth)
+    numbers = np.arange(PART)
+    for first in range(0, len(entries), PART):
+        if first and stopped.is_set():
+            return None, time.perf_counter() - began
+        scan(entries[first : first + PART], numbers, query, slots, truth)
     share = float(np.count_nonzero(found <= truth[-1]) / k)
     return share, time.perf_counter() - began
