@@ -50,7 +50,6 @@ from mfec.memory.neighbours.codes import (
     LEVELS,
     PART,
     SAMPLE,
-    all_entries,
     fit_code_book,
     get_codes,
     parts_of,
@@ -336,7 +335,9 @@ class CellIndex(IndexInMemory):
             "steps": centres.steps[cells],
             "misfits": centres.misfits[cells],
             "books": centres.books[cells],
-            "cell_of": numbers[(rows.where[all_entries(self._sizes)] - 1) // ROWS],
+            "cell_of": np.concatenate(
+                [numbers[(own[:size] - 1) // ROWS] for own, size in zip(rows.where, self._sizes, strict=True)]
+            ),
         }
 
     def resume(
