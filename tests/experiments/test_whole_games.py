@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mfec import make_atari
 from mfec.config import EnvConfig
+from mfec.envs.atari import AtariVector
 from mfec.evaluation import AtRandom, WholeGames, whole_games
 
 SHORT = EnvConfig(max_frames=100)
@@ -77,15 +78,27 @@ def test_all_thirty_starts_are_played_once_each():
     assert (evaluation.starts, evaluation.exact) == ("all", True)
 
 
-def test_games_do_not_depend_on_the_number_of_cores(monkeypatch):
-    """Not even those of chance, whose emulators draw random numbers while they are stepped."""
-    evaluations = []
-    for threads in ("1", "3"):
-        monkeypatch.setenv("MFEC_THREADS", threads)
-        games = WholeGames("qbert", EnvConfig(max_frames=200, sticky_actions=0.25), games=7)
-        evaluations.append(games.play(ByRote(6)))
-    assert evaluations[0] == evaluations[1]
-    assert len(set(evaluations[0].scores)) > 1
+def test_a_filmed_game_and_those_beside_it_are_those_without_a_film(tmp_path):
+    expected = one_by_one("frostbite", range(30))
+    games = WholeGames("frostbite", SHORT, starts="all", video=tmp_path / "game.mp4")
+    for filmed in (False, True):
+        evaluation = games.play(ByRote(18), filmed=filmed)
+        assert (evaluation.scores, evaluation.lengths_frames) == expected
+        assert (tmp_path / "game.mp4").exists() == filmed
+
+
+def test_an_emulator_that_has_begun_many_games_still_begins_at_its_starts():
+    """The ROM is loaded anew before nobody knows any more which state a reset ends in."""
+    board = whole_games._NativeBoard(AtariVector("frostbite", 1))
+    env = make_atari("frostbite")
+    expected = [env.reset(options={"no_ops": start})[0].tobytes() for start in range(30)]
+    loads = 0
+    for _ in range(70):
+        before = board._resets
+        start, shown = board.begin(range(30))
+        assert shown.tobytes() == expected[start]
+        loads += board._resets < before
+    assert loads >= 1
 
 
 def test_unseen_starts_are_thirty_others():

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mfec.config import EnvConfig, Starts
 from mfec.envs import make_env
+from mfec.envs.atari import AtariVector
 from mfec.envs.console import STARTS
 from mfec.envs.crashes import TheirCode
 from mfec.envs.flattening import Actions, Observations
@@ -25,11 +26,8 @@ from mfec.envs.introspection import facts_of
 from mfec.envs.names import is_atari
 from mfec.evaluation.video import Video
 from mfec.interface import Evaluation
-from mfec.threads import Work, n_threads
 
 SIDE_BY_SIDE = 12  # games at a time: each has its own emulator, and to load one takes 100 ms
-
-Made = TypeVar("Made")
 
 
 class Player(Protocol):
@@ -45,6 +43,19 @@ class Player(Protocol):
         Both are the environment's own: a batch of `Dict` observations is a dict of arrays.
         What is done in a game depends on nothing in the others.
         """
+
+
+class Board(Protocol):
+    """An environment that plays one game after another."""
+
+    def begin(self, waiting: Sequence[int]) -> tuple[int, Any]:
+        """Begin one of the waiting games: its number, and what it shows."""
+
+    def send(self, action: Any) -> None:
+        """Start a step."""
+
+    def receive(self) -> tuple[Any, float, bool]:
+        """What the step has led to: observation, reward, and whether the game has ended."""
 
 
 class WholeGames:
@@ -77,11 +88,11 @@ class WholeGames:
         options = [None if starts == "sampled" else {"no_ops": first + number} for number in range(len(seeds))]
         self._begun_with = list(zip(seeds, options, strict=True))
         self._env, self._environment, self._starts, self._video = env, environment, starts, video
+        # Games without chance can be stepped by all cores. Others need seeds, for which that emulator loads its ROM.
         chance = bool(environment.sticky_actions or environment.wrappers)  # a wrapper may do anything
+        self._natively = starts == "all" and not chance
         self._without_chance = starts != "sampled" and not chance
-        # The emulator releases Python's lock, so all cores step its games.
-        self._helpers = n_threads() - 1 if is_atari(env) and not environment.wrappers else 0
-        self._boards: list[_Board] = []
+        self._boards: list[Board] = []
         made = make_env(env, environment, render_mode="rgb_array" if video else None)
         assert isinstance(made, gymnasium.Env)
         self.env = made
@@ -106,22 +117,23 @@ class WholeGames:
         """Scores and steps of all games."""
         n = len(self._begun_with)
         waiting, free = list(range(n)), self._boards[::-1]
-        playing: dict[int, _Board] = {}
+        playing: dict[int, Board] = {}
         shown: dict[int, Any] = {}
         scores, steps = [0.0] * n, [0] * n
         while waiting or playing:
             check()
             while waiting and free:
                 board = free.pop()
-                number = waiting.pop(0)
-                playing[number], shown[number] = board, board.begin(*self._begun_with[number])
+                number, observation = board.begin(waiting)
+                waiting.remove(number)
+                playing[number], shown[number] = board, observation
             numbers = sorted(playing)
             begins = [steps[number] == 0 for number in numbers]
             actions = player.act(numbers, self._seeing.together([shown[number] for number in numbers]), begins)
-            chosen = actions.tolist() if actions.ndim == 1 else list(actions)
-            outcomes = self._map(_Board.step, [playing[number] for number in numbers], chosen)
-            for number, (observation, reward, ended) in zip(numbers, outcomes, strict=True):
-                shown[number] = observation
+            for number, action in zip(numbers, actions.tolist() if actions.ndim == 1 else actions, strict=True):
+                playing[number].send(action)
+            for number in numbers:
+                shown[number], reward, ended = playing[number].receive()
                 scores[number] += reward
                 steps[number] += 1
                 if film and number == 0:
@@ -133,20 +145,17 @@ class WholeGames:
         return scores, steps
 
     def _make_boards(self, n: int) -> None:
-        if not self._boards:
-            self._boards.append(_Board(self.env))
-        self._boards += self._map(lambda _: _Board(make_env(self._env, self._environment)), range(len(self._boards), n))
-
-    def _map(self, do: Callable[..., Made], *arguments: Sequence[Any]) -> list[Made]:
-        """What `do` returns for each of the arguments; it is done on all cores where that makes sense."""
-        rows = list(zip(*arguments, strict=True))
-        made: list[Any] = [None] * len(rows)
-
-        def put(i: int) -> None:
-            made[i] = do(*rows[i])
-
-        Work(put, len(rows), helpers=min(self._helpers, len(rows) - 1)).finish()
-        return made
+        while len(self._boards) < n:
+            if self._natively and (self._boards or self._video is None):  # the first game is the one that is filmed
+                one = self._environment
+                vector = AtariVector(self._env, 1, frame_stack=one.frame_stack, max_frames=one.max_frames)
+                self._boards.append(_NativeBoard(vector))
+            elif not self._boards:
+                self._boards.append(_GymnasiumBoard(self.env, self._begun_with))
+            else:
+                env = make_env(self._env, self._environment)
+                assert isinstance(env, gymnasium.Env)
+                self._boards.append(_GymnasiumBoard(env, self._begun_with))
 
 
 class AtRandom:
@@ -175,23 +184,53 @@ def dice_of(
     return [known[game] for game in games]
 
 
-class _Board:
-    """A Gymnasium environment that plays one game after another."""
+class _GymnasiumBoard:
+    """Games of one Gymnasium environment."""
 
-    def __init__(self, env: Any) -> None:
-        self._env = env
+    def __init__(self, env: gymnasium.Env[Any, Any], begun_with: Sequence[tuple[int, dict[str, Any] | None]]) -> None:
+        self._env, self._begun_with = env, begun_with
         self._their_code = TheirCode(env)
+        self._action: Any = 0
 
-    def begin(self, seed: int, options: dict[str, Any] | None) -> Any:
+    def begin(self, waiting: Sequence[int]) -> tuple[int, Any]:
+        seed, options = self._begun_with[waiting[0]]
         with self._their_code:
             observation, _ = self._env.reset(seed=seed, options=options)
-        return observation
+        return waiting[0], observation
 
-    def step(self, action: Any) -> tuple[Any, float, bool]:
-        """What it has led to: observation, reward, and whether the game has ended."""
+    def send(self, action: Any) -> None:
+        self._action = action
+
+    def receive(self) -> tuple[Any, float, bool]:
         with self._their_code:
-            observation, reward, terminated, truncated, _ = self._env.step(action)
+            observation, reward, terminated, truncated, _ = self._env.step(self._action)
             return observation, float(reward), bool(terminated or truncated)
+
+
+class _NativeBoard:
+    """Games of one environment of the native emulator, which has a thread of its own. A game's number is its start."""
+
+    def __init__(self, vector: AtariVector) -> None:
+        self._vector = vector
+        self._resets = 0  # since the ROM was loaded
+        self._loads = 0  # each with a seed of its own, or the same few starts would be drawn again
+
+    def begin(self, waiting: Sequence[int]) -> tuple[int, NDArray[Any]]:
+        # The emulator draws its start itself, and any that was not played yet will do: 4 draws a game.
+        start = -1
+        while start not in waiting:
+            load = self._resets == self._vector.reseed_every
+            self._resets, self._loads = (1, self._loads + 1) if load else (self._resets + 1, self._loads)
+            observations, info = self._vector.reset(seed=[self._loads if load else None])
+            start = int(info["episode_frame_number"][0])
+        return start, observations[0]
+
+    def send(self, action: int) -> None:
+        self._vector.send(0, np.array([action]))
+
+    def receive(self) -> tuple[NDArray[Any], float, bool]:
+        observations, rewards, terminated, truncated, _ = self._vector.receive(0)
+        return observations[0], float(rewards[0]), bool(terminated[0] or truncated[0])
 
 
 def _picture(env: gymnasium.Env[Any, Any]) -> Any:
