@@ -6,7 +6,7 @@ bound distances from below; only states that this bound cannot rule out are meas
 result is exact, and the same on every machine, for every batch size and every number of threads.
 
 A distance between codes that at least k of them do not exceed is found by bisection: to count those below a number
-takes less than a hundredth of the time that measuring them took.
+takes a fiftieth of the time that measuring them took.
 """
 
 from __future__ import annotations
