@@ -50,7 +50,7 @@ def main() -> None:
             cpu, peers = row[f"{name}_cpu"], medians[0][f"{name}_cpu"]
             cells += [f"{row[name]:.1f}", f"{cpu:.1f}", f"{cpu / peers:.2f}"]
         table.add_row(row["name"], *cells)
-    Console().print(table)
+    Console(width=100).print(table)
     if options.json:
         options.json.write_text(json.dumps(medians, indent=1) + "\n")
 
