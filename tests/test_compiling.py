@@ -99,6 +99,58 @@ def test_nothing_is_compiled_while_somebody_plays(first_and_second):
     assert [process.on_playing for process in first_and_second] == [0, 0]
 
 
+# -- The first steps --------------------------------------------------------------------------------------------------
+
+# A memory in its first two episodes; prints what numba compiled, a line for each part.
+BEGIN = """
+import numpy as np
+from numba.core import event
+
+from mfec.memory import EpisodicMemory
+
+
+class Names(event.Listener):
+    compiled = []
+
+    def on_start(self, event):
+        Names.compiled.append(event.data["dispatcher"].py_func.__qualname__)
+
+    def on_end(self, event):
+        pass
+
+
+event.register("numba:compile", Names())
+memory = EpisodicMemory(2, 64, capacity=100, k=11)
+states = np.random.default_rng(0).standard_normal((30, 64)).astype(np.float32)
+for part in (lambda: memory.estimate(states[:1]), lambda: memory.write(states, np.arange(30) % 2, np.ones(30)),
+             lambda: memory.estimate(states[:1] + 1)):
+    Names.compiled.clear()
+    part()
+    print(*Names.compiled)
+"""
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path_factory.mktemp("numba"))}
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_a_search_is_compiled_when_there_is_something_to_search(begun):
+    assert [("_search_pairs" in part, "write_rows" in part) for part in begun] == [
+        (False, False), (False, True), (True, False),
+    ]  # fmt: skip
+
+
+def test_no_texts_are_compiled(begun):
+    """Assigning a row of an array makes numba compile how its error about shapes is put together, for a second."""
+    assert not [name for part in begun for name in part if "unicode" in name]
+
+
 # -- After an edit ----------------------------------------------------------------------------------------------------
 
 # Compiled functions that are made of more than their own file: `enter_all` of a function in `identities`, `_free` of

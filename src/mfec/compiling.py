@@ -26,7 +26,9 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        compiled = numba.njit(cache=True, **options)(function)
+        # An entry for callers in C, of which there are none, would take a fifth of the time.
+        unused: dict[str, Any] = {"no_cfunc_wrapper": True}
+        compiled: Any = numba.njit(cache=True, **unused, **options)(function)
         # Numba discards and overwrites the index of a function whose stamp has changed, so nothing piles up. The stamp
         # is not public. If it is missing (NUMBA_DISABLE_JIT; a later numba), numba's own rule holds.
         with suppress(AttributeError):

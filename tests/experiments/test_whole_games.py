@@ -78,6 +78,15 @@ def test_all_thirty_starts_are_played_once_each():
     assert (evaluation.starts, evaluation.exact) == ("all", True)
 
 
+def test_a_filmed_game_and_those_beside_it_are_those_without_a_film(tmp_path):
+    expected = one_by_one("frostbite", range(30))
+    games = WholeGames("frostbite", SHORT, starts="all", video=tmp_path / "game.mp4")
+    for filmed in (False, True):
+        evaluation = games.play(ByRote(18), filmed=filmed)
+        assert (evaluation.scores, evaluation.lengths_frames) == expected
+        assert (tmp_path / "game.mp4").exists() == filmed
+
+
 def test_an_emulator_that_has_begun_many_games_still_begins_at_its_starts():
     """The ROM is loaded anew before nobody knows any more which state a reset ends in."""
     board = whole_games._NativeBoard(AtariVector("frostbite", 1))

@@ -90,7 +90,7 @@ class WholeGames:
         self._env, self._environment, self._starts, self._video = env, environment, starts, video
         # Games without chance can be stepped by all cores. Others need seeds, for which that emulator loads its ROM.
         chance = bool(environment.sticky_actions or environment.wrappers)  # a wrapper may do anything
-        self._natively = starts == "all" and video is None and not chance
+        self._natively = starts == "all" and not chance
         self._without_chance = starts != "sampled" and not chance
         self._boards: list[Board] = []
         made = make_env(env, environment, render_mode="rgb_array" if video else None)
@@ -100,11 +100,11 @@ class WholeGames:
         Actions(made.action_space)  # an error where they cannot be numbered
         self._frame_skip = facts_of(made).frame_skip
 
-    def play(self, player: Player, check: Callable[[], object] = lambda: None) -> Evaluation:
-        """Play all games; `check` is called between two steps, and may raise."""
+    def play(self, player: Player, check: Callable[[], object] = lambda: None, *, filmed: bool = True) -> Evaluation:
+        """Play all games; `check` is called between two steps, and may raise. Without `filmed` there is no video."""
         self._make_boards(min(len(self._begun_with), SIDE_BY_SIDE))
         try:
-            with Video(self._video, self.env) if self._video else contextlib.nullcontext() as film:
+            with Video(self._video, self.env) if self._video and filmed else contextlib.nullcontext() as film:
                 scores, steps = self._play(player, check, film)
         except BaseException:
             self._boards.clear()  # steps may be under way: the next games begin on new boards
@@ -146,7 +146,7 @@ class WholeGames:
 
     def _make_boards(self, n: int) -> None:
         while len(self._boards) < n:
-            if self._natively:
+            if self._natively and (self._boards or self._video is None):  # the first game is the one that is filmed
                 one = self._environment
                 vector = AtariVector(self._env, 1, frame_stack=one.frame_stack, max_frames=one.max_frames)
                 self._boards.append(_NativeBoard(vector))

@@ -37,8 +37,7 @@ def evaluate_run(
     games = WholeGames(config.env, one, games=episodes, seed=seed, starts=starts, video=video)
     evaluations = []
     if random:
-        at_random = WholeGames(config.env, one, games=episodes, seed=seed, starts=starts)
-        evaluations.append(at_random.play(AtRandom(games.action_space, seed=seed)))
+        evaluations.append(games.play(AtRandom(games.action_space, seed=seed), filmed=False))
     agent = config.kind.load(directory.checkpoint, games.env, config, device=device, playing=True)
     return [*evaluations, games.play(AgentPlayer(agent, _chance(epsilon, starts), seed=seed))]
 

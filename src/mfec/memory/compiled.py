@@ -129,7 +129,8 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
     batch: `Experience`; rule: `Rule`; buffers: `BufferArrays`; added: which rows became new entries; slots: where the
     state of each row is to be kept, -1 where the one that is there stays.
     """
-    next_entry_id += added[:row].sum()
+    for i in range(row):
+        next_entry_id += added[i]
     while row < len(batch.actions):
         action, ret = batch.actions[row], batch.returns[row]
         keys = buffers.keys[action]
@@ -137,7 +138,8 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
         if slot >= 0:
             if replaces_value(ret, buffers.values[action, slot], rule):
                 buffers.values[action, slot] = new_value(ret, np.float64(buffers.values[action, slot]), rule)
-                buffers.origins[action, slot] = batch.origins[row]
+                for i in range(2):  # to assign rows, numba compiles a second's worth of errors about shapes
+                    buffers.origins[action, slot, i] = batch.origins[row, i]
             # The same observation; but the network that made the state may have learned since.
             slots[row] = slot if rule.update == 2 else -1
             added[row] = False
@@ -157,9 +159,10 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
                 remove_slot(buckets[action], keys, slot)
             buffers.values[action, slot] = ret
             buffers.entry_ids[action, slot] = next_entry_id
-            buffers.origins[action, slot] = batch.origins[row]
             buffers.matched[action, slot] = 0
-            keys[slot] = batch.keys[row]
+            for i in range(2):
+                keys[slot, i] = batch.keys[row, i]
+                buffers.origins[action, slot, i] = batch.origins[row, i]
             add_slot(buckets[action], keys, slot)
             next_entry_id += 1
             slots[row] = slot

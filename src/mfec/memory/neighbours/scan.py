@@ -35,15 +35,14 @@ def scan(states, entry_ids, query, slots, squared):
 @njit(nogil=True)
 def enter(distance, slot, entry_ids, slots, squared):
     """Insert a slot into the list of the nearest, unless all of those are nearer or, at equal distance, older."""
-    at = len(slots)
+    at, end = len(slots), len(slots)
     while at > 0 and (
-        slots[at - 1] < 0
-        or squared[at - 1] > distance
-        or (squared[at - 1] == distance and entry_ids[slots[at - 1]] > entry_ids[slot])
+        squared[at - 1] > distance
+        or (squared[at - 1] == distance and (slots[at - 1] < 0 or entry_ids[slots[at - 1]] > entry_ids[slot]))
     ):
         at -= 1
-    if at < len(slots):
-        for move in range(len(slots) - 1, at, -1):
+    if at < end:
+        for move in range(end - 1, at, -1):
             slots[move] = slots[move - 1]
             squared[move] = squared[move - 1]
         slots[at] = slot
