@@ -138,6 +138,7 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
             if replaces_value(ret, buffers.values[action, slot], rule):
                 buffers.values[action, slot] = new_value(ret, np.float64(buffers.values[action, slot]), rule)
                 buffers.origins[action, slot] = batch.origins[row]
+                buffers.files[action, slot] = 0
             # The same observation; but the network that made the state may have learned since.
             slots[row] = slot if rule.update == 2 else -1
             added[row] = False
@@ -159,6 +160,7 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
             buffers.entry_ids[action, slot] = next_entry_id
             buffers.origins[action, slot] = batch.origins[row]
             buffers.matched[action, slot] = 0
+            buffers.files[action, slot] = 0
             keys[slot] = batch.keys[row]
             add_slot(buckets[action], keys, slot)
             next_entry_id += 1
