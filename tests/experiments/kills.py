@@ -32,7 +32,7 @@ from mfec.run_directory import RunDirectory
 INDEXES = ("exact", "cells", "auto", "cuda")
 ENVIRONMENTS = (1, 8)
 PART_BYTES = 9_000  # some 30 entries of 64 numbers
-LATEST = 1.1  # of the time that a whole run takes: some end before they are killed
+LATEST = 1.1  # of the time that a whole run takes after its first checkpoint: some end before they are killed
 
 
 def main() -> None:
@@ -62,14 +62,16 @@ def main() -> None:
 class Killed:
     """Runs of one kind, each in a process of its own."""
 
-    def __init__(self, folder: Path, index: str, n_envs: int, *, frames: int = 2400) -> None:
+    def __init__(self, folder: Path, index: str, n_envs: int, *, frames: int = 1200) -> None:
         self.folder = folder
         self.arguments = ["train", "qbert", "--index", index, "--n-envs", str(n_envs), "--total-frames", str(frames)]
         self.arguments += ["--eviction", "used", "--capacity", "60", "--max-frames", "120", "--no-video"]
         self.arguments += ["--checkpoint-frames", "60", "--out"]
         self._run("first")  # compiles
+        child = self._start("whole")
+        self._wait_for_a_checkpoint("whole")
         began = time.perf_counter()
-        self._run("whole")
+        ended(child)
         self.seconds = time.perf_counter() - began
         self.ending = self._ending("whole")
 
@@ -77,6 +79,7 @@ class Killed:
         """What the kill came upon, and whether the run ended as one that was never stopped."""
         shutil.rmtree(self.folder / "killed", ignore_errors=True)
         child = self._start("killed")
+        self._wait_for_a_checkpoint("killed")
         time.sleep(rng.uniform(0.0, LATEST) * self.seconds)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -86,8 +89,6 @@ class Killed:
 
     def _came_upon(self, name: str) -> str:
         run = RunDirectory(self.folder / name)
-        if not run.has_checkpoint:
-            return "before the first checkpoint"
         state, tensors = read_checkpoint(run.checkpoint, kind="agent")
         named = {file.file for file in getattr(tensors["memory"], "files", ())}
         there = {file.name for file in run.checkpoint.iterdir()}
@@ -98,8 +99,11 @@ class Killed:
         return "after the end" if state["frames"] >= int(self.arguments[7]) else "between two checkpoints"
 
     def _run(self, name: str, *more: str) -> None:
-        _, status = os.waitpid(self._start(name, *more), 0)
-        assert status == 0, (name, status)
+        ended(self._start(name, *more))
+
+    def _wait_for_a_checkpoint(self, name: str) -> None:
+        while not RunDirectory(self.folder / name).has_checkpoint:
+            time.sleep(0.001)
 
     def _start(self, name: str, *more: str) -> int:
         return forked(lambda: mfec([*self.arguments, str(self.folder / name), *more]))
@@ -118,9 +122,14 @@ class Killed:
             (self.folder / "ending").write_text(hashlib.sha256(repr(content).encode()).hexdigest())
             return 0
 
-        _, status = os.waitpid(forked(digest), 0)
-        assert status == 0
+        ended(forked(digest))
         return (self.folder / "ending").read_text()
+
+
+def ended(child: int) -> None:
+    """Wait for a child, which must end well."""
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
 
 
 def forked(act: Callable[[], int]) -> int:

@@ -50,6 +50,9 @@ class Used:
         self.memory.move(
             actions, slots, self.rng.standard_normal((len(slots), DIM)), self.rng.standard_normal(len(slots))
         )
+
+    def shift(self, n: int = 3) -> None:
+        actions, slots = self.memory.buffers.draw(n, self.rng)
         self.memory.shift_values(actions, slots, np.ones(len(slots)))
 
     def filter(self) -> None:
@@ -94,7 +97,9 @@ def test_a_memory_that_goes_on_from_its_files_equals_one_that_was_never_saved(
     assert np.array_equal(saved.memory.estimate(queries).values, whole.memory.estimate(queries).values)
 
 
-@given(st.lists(st.sampled_from(["go_on", "move", "filter", "save", "load", "elsewhere", "clear"]), max_size=40))
+@given(
+    st.lists(st.sampled_from(["go_on", "move", "shift", "filter", "save", "load", "elsewhere", "clear"]), max_size=40)
+)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_happens_between_two_checkpoints_is_in_the_next(tmp_path: Path, acts: list[str]) -> None:
     """Also of a memory that is saved to two directories in turn, and keys that move."""
