@@ -47,10 +47,10 @@ def main() -> None:
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
-        began, before = time.perf_counter(), resident()
-        _, peak = watched(lambda: kept.append(EpisodicMemory.load(options.read)))
-        left = resident() - before
-        print(f"{time.perf_counter() - began:.2f} {(peak - left) / MB:.0f} {len(kept[0])}")
+        before = resident()
+        seconds, of_cpu, peak = watched(lambda: kept.append(EpisodicMemory.load(options.read)))
+        beside = peak - (resident() - before)
+        print(f"{seconds:.2f} {of_cpu:.2f} {beside / MB:.0f} {len(kept[0])}")
         return
     folder = Path(tempfile.mkdtemp(dir=options.out))
     try:
@@ -74,10 +74,10 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     for begin in range(0, total, AT_ONCE):
         write(memory, rng, begin, min(AT_ONCE, total - begin))
     memory.estimate(rng.standard_normal((1, options.dim), np.float32))
-    table = Table("", "seconds", "MB written", "MB of RAM beside", "files", "MB on the disk")
+    table = Table("", "seconds", "of a core", "MB written", "MB of RAM beside", "files", "MB on the disk")
     number = total
     for round_ in range(options.rounds + 1):
-        row = "first, whole" if round_ == 0 else f"after {options.changes:,} more"
+        row = "first, whole" if round_ == 0 else f"{options.changes:,} more"
         table.add_row(row, *saved(memory, folder / "run"))
         for _ in range(0, options.changes if round_ < options.rounds else 0, BATCH):
             memory.estimate(rng.standard_normal((BATCH, options.dim), np.float32))
@@ -85,9 +85,10 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
             number += BATCH
     table.add_row("whole, elsewhere", *saved(memory, folder / "fresh"))
     command = [sys.executable, __file__, "--read", str(folder / "run")]
-    seconds, beside, entries = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    read = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    seconds, of_cpu, beside, entries = read.split()
     assert int(entries) == len(memory)
-    table.add_row("read again", seconds, "", beside, "", "")
+    table.add_row("read again", seconds, of_cpu, "", beside, "", "")
     console.print(table)
 
 
@@ -102,15 +103,16 @@ def write(memory: EpisodicMemory, rng: np.random.Generator, first: int, n: int) 
 def saved(memory: EpisodicMemory, path: Path) -> tuple[str, ...]:
     """The columns of the table for a save to this directory."""
     before = {file.name for file in path.glob("*")}
-    seconds, peak = watched(lambda: memory.save(path))
+    seconds, of_cpu, peak = watched(lambda: memory.save(path))
     files = list(path.iterdir())
     written = sum(file.stat().st_size for file in files if file.name not in before or file.suffix == ".json")
     on_disk = sum(file.stat().st_size for file in files)
-    return f"{seconds:.2f}", f"{written / MB:,.0f}", f"{peak / MB:,.0f}", str(len(files)), f"{on_disk / MB:,.0f}"
+    sizes = (f"{n / MB:,.0f}" for n in (written, peak))
+    return f"{seconds:.2f}", f"{of_cpu:.2f}", *sizes, str(len(files)), f"{on_disk / MB:,.0f}"
 
 
-def watched(act: Callable[[], Any]) -> tuple[float, int]:
-    """Seconds, and how far the resident memory of this process rose above what it was before."""
+def watched(act: Callable[[], Any]) -> tuple[float, float, int]:
+    """Seconds, those that a core was at work, and how far the resident memory of this process rose."""
     ctypes.CDLL(None).malloc_trim(0)
     before, over = resident(), threading.Event()
     peaks = [before]
@@ -121,12 +123,12 @@ def watched(act: Callable[[], Any]) -> tuple[float, int]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    began = time.perf_counter()
+    began, of_cpu = time.perf_counter(), time.thread_time()
     act()
-    seconds = time.perf_counter() - began
+    seconds, of_cpu = time.perf_counter() - began, time.thread_time() - of_cpu
     over.set()
     watcher.join()
-    return seconds, max(peaks) - before
+    return seconds, of_cpu, max(peaks) - before
 
 
 def resident() -> int:

@@ -32,7 +32,6 @@ from mfec.run_directory import RunDirectory
 INDEXES = ("exact", "cells", "auto", "cuda")
 ENVIRONMENTS = (1, 8)
 PART_BYTES = 9_000  # some 30 entries of 64 numbers
-LATEST = 1.1  # of the time that a whole run takes after its first checkpoint: some end before they are killed
 
 
 def main() -> None:
@@ -40,12 +39,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kills", type=int, nargs="?", default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--index", nargs="+", choices=INDEXES, default=INDEXES)
+    parser.add_argument("--n-envs", type=int, nargs="+", default=ENVIRONMENTS)
     options = parser.parse_args()
+    os.environ["MFEC_THREADS"] = "1"  # a process that forks had better have no threads
+    parts.PART_BYTES = PART_BYTES
+    auto.FIRST_TRIAL = 100
+    auto.milliseconds = lambda index, *_: float(index.active == "exact")
     rng = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp())
     counts: Counter[str] = Counter()
     try:
-        kinds = list(itertools.product(INDEXES, ENVIRONMENTS))
+        kinds = list(itertools.product(options.index, options.n_envs))
         runs = {kind: Killed(folder / "-".join(map(str, kind)), *kind) for kind in kinds}
         for number in range(options.kills):
             kind = kinds[number % len(kinds)]
@@ -67,7 +72,7 @@ class Killed:
         self.arguments = ["train", "qbert", "--index", index, "--n-envs", str(n_envs), "--total-frames", str(frames)]
         self.arguments += ["--eviction", "used", "--capacity", "60", "--max-frames", "120", "--no-video"]
         self.arguments += ["--checkpoint-frames", "60", "--out"]
-        self._run("first")  # compiles
+        self._train("first")  # here, so that children of this process find all imported and compiled
         child = self._start("whole")
         self._wait_for_a_checkpoint("whole")
         began = time.perf_counter()
@@ -77,26 +82,28 @@ class Killed:
 
     def kill_and_go_on(self, rng: random.Random) -> tuple[str, bool]:
         """What the kill came upon, and whether the run ended as one that was never stopped."""
-        shutil.rmtree(self.folder / "killed", ignore_errors=True)
-        child = self._start("killed")
-        self._wait_for_a_checkpoint("killed")
-        time.sleep(rng.uniform(0.0, LATEST) * self.seconds)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        status = 0
+        while not os.WIFSIGNALED(status):  # some end before
+            shutil.rmtree(self.folder / "killed", ignore_errors=True)
+            child = self._start("killed")
+            self._wait_for_a_checkpoint("killed")
+            time.sleep(rng.uniform(0.0, self.seconds))
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
         came = self._came_upon("killed")
         self._run("killed", "--resume")
         return came, self._ending("killed") == self.ending
 
     def _came_upon(self, name: str) -> str:
         run = RunDirectory(self.folder / name)
-        state, tensors = read_checkpoint(run.checkpoint, kind="agent")
+        _, tensors = read_checkpoint(run.checkpoint, kind="agent", only={"memory"})
         named = {file.file for file in getattr(tensors["memory"], "files", ())}
         there = {file.name for file in run.checkpoint.iterdir()}
         if any(name.startswith(".draft") for name in there) or (
             named and {name for name in there if name.startswith("memory-")} != named
         ):
             return "in the middle of a checkpoint"
-        return "after the end" if state["frames"] >= int(self.arguments[7]) else "between two checkpoints"
+        return "between two checkpoints"
 
     def _run(self, name: str, *more: str) -> None:
         ended(self._start(name, *more))
@@ -106,7 +113,11 @@ class Killed:
             time.sleep(0.001)
 
     def _start(self, name: str, *more: str) -> int:
-        return forked(lambda: mfec([*self.arguments, str(self.folder / name), *more]))
+        return forked(lambda: self._train(name, *more))
+
+    def _train(self, name: str, *more: str) -> int:
+        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
+            return mfec([*self.arguments, str(self.folder / name), *more])
 
     def _ending(self, name: str) -> str:
         """A checksum of all that equal runs have in common."""
@@ -133,16 +144,12 @@ def ended(child: int) -> None:
 
 
 def forked(act: Callable[[], int]) -> int:
-    """Do this in a child of this process, which has imported all and has no threads; returns its number."""
+    """Do this in a child of this process; returns its number."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            parts.PART_BYTES = PART_BYTES
-            auto.FIRST_TRIAL = 100
-            auto.milliseconds = lambda index, *_: float(index.active == "exact")
-            with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
-                status = act()
+            status = act()
         finally:
             os._exit(status)
     return child
