@@ -72,7 +72,10 @@ class Killed:
         self.arguments = ["train", "qbert", "--index", index, "--n-envs", str(n_envs), "--total-frames", str(frames)]
         self.arguments += ["--eviction", "used", "--capacity", "60", "--max-frames", "120", "--no-video"]
         self.arguments += ["--checkpoint-frames", "60", "--out"]
-        self._train("first")  # here, so that children of this process find all imported and compiled
+        if index == "cuda":  # the threads of torch do not survive a fork
+            self._run("first")
+        else:
+            self._train("first")  # here, so that children of this process find all imported and compiled
         child = self._start("whole")
         self._wait_for_a_checkpoint("whole")
         began = time.perf_counter()
