@@ -32,10 +32,8 @@ class Parts:
         self._each = 4 * dim + 8 + sum(int(getattr(buffers, name)[0, :1].nbytes) for name in ROWS)  # bytes of an entry
         self._standing: Standing | None = None  # the last checkpoint that was written or read here
         self._held: dict[int, File] = {}  # its files, by their numbers in `Buffers.files`; any other number means none
-        self._next: tuple[dict[int, File], list[int]] = (
-            {},
-            [],
-        )  # files that the next one keeps, numbers of those it adds
+        # Of the checkpoint that is being written: the files that it keeps, and the numbers of those that it adds.
+        self._next: tuple[dict[int, File], list[int]] = {}, []
 
     # -- Writing ------------------------------------------------------------------------------------------------------
 
@@ -54,7 +52,7 @@ class Parts:
         return list(kept.values()), self._files(kept, added, at_once)
 
     def _choose(self, total: int, at_once: int) -> tuple[dict[int, File], int]:
-        """Files that are kept, and how many entries are written anew."""
+        """Files that are kept, and how many entries the new ones take."""
         counts = self._counts()
         kept = dict(self._held)
         changed = to_write = total - sum(counts[number] for number in kept)
