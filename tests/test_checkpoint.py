@@ -289,15 +289,15 @@ def test_replaced_while_it_is_read_the_new_one_is_read(tmp_path: Path, monkeypat
     save(tmp_path, 1)
     loads = 0
 
-    def load(file: Path) -> Any:
+    def opened(directory: Path, file: checkpoint.File) -> Any:
         nonlocal loads
         loads += 1
         if loads == 1:
             save(tmp_path, 2)
-        return real(file)
+        return real(directory, file)
 
-    real = checkpoint.load_file  # type: ignore[attr-defined]
-    monkeypatch.setattr(checkpoint, "load_file", load)
+    real = checkpoint._open
+    monkeypatch.setattr(checkpoint, "_open", opened)
     assert loads_as(tmp_path, 2)
 
 
@@ -426,12 +426,20 @@ def test_foreign_json_is_refused(tmp_path: Path, text: str) -> None:
         read_checkpoint(tmp_path, kind="test")
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, [1]])
+@pytest.mark.parametrize("version", [0, 3, "1", None, [1]])
 def test_another_format_version_is_refused(tmp_path: Path, version: Any) -> None:
     save(tmp_path)
     sign(tmp_path, version=version)
-    with pytest.raises(CheckpointError, match=r"manifest\.json has format version .* reads 1"):
+    with pytest.raises(CheckpointError, match=r"manifest\.json has format version .* reads 1 and 2"):
         read_checkpoint(tmp_path, kind="test")
+
+
+def test_a_checkpoint_of_version_1_is_read(saved_memory: Path) -> None:
+    """It has one file for each name, with all entries."""
+    before = EpisodicMemory.load(saved_memory).tensors()
+    sign(saved_memory, version=1)
+    after = EpisodicMemory.load(saved_memory).tensors()
+    assert {name: own.tobytes() for name, own in after.items()} == {name: own.tobytes() for name, own in before.items()}
 
 
 def test_a_manifest_without_its_checksum_is_refused(tmp_path: Path) -> None:
@@ -483,7 +491,7 @@ def test_numbers_that_numpy_lacks_are_refused(saved_memory: Path, dtype: str) ->
 
 @pytest.mark.parametrize("changes", [
     {"files": ...}, {"state": ...}, {"files": []}, {"files": None}, {"files": {"memory": None}},
-    {"files": {"memory": {}}}, {"files": {"memory": {"file": 3, "bytes": 1, "sha256": ""}}},
+    {"files": {"memory": {}}}, {"files": {"memory": []}}, {"files": {"memory": {"file": 3, "bytes": 1, "sha256": ""}}},
     {"files": {"memory": {"file": "", "bytes": 1, "sha256": ""}}}, {"files": {}},
     {"state": None}, {"state": []}, {"state": {}}, {"state": [1]},
 ])  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from mfec.checkpoint import CheckpointError, read_checkpoint
+from mfec.checkpoint import CheckpointError, Files, read_checkpoint
 from mfec.config import (
     EMBEDDINGS,
     AgentConfig,
@@ -164,8 +164,7 @@ class MFEC(EpisodicAgent):
         return {**super()._state(), "embedding": embedding_kind(self.embedding)}
 
     def _tensors(self) -> dict[str, dict[str, NDArray[Any]]]:
-        shared = super()._tensors()
-        tensors = {"memory": shared["memory"], "embedding": self.embedding.tensors(), **shared}
+        tensors = {"embedding": self.embedding.tensors(), **super()._tensors()}
         if embedding_kind(self.embedding) not in EMBEDDINGS:  # of the user's own, which no checkpoint can hold
             tensors["fingerprint"] = fingerprint(self.embedding, self.observation_space)
         return tensors
@@ -263,8 +262,12 @@ def _refuse_other_changes(changes: Changes) -> None:
 
 
 def _refuse_smaller_capacity(changes: Changes, tensors: dict[str, Any]) -> None:
-    sizes = tensors.get("memory", {}).get("sizes", np.zeros(1, np.int64))
-    if "capacity" in changes and changes["capacity"] < sizes.max():
+    if "capacity" not in changes:
+        return
+    memory = tensors.get("memory", {})
+    columns = memory[-1] if isinstance(memory, Files) else memory
+    sizes = columns.get("sizes", np.zeros(1, np.int64))
+    if changes["capacity"] < sizes.max():
         raise ValueError(
             f"capacity must be at least {sizes.max()}, the entries of its fullest buffer, not {changes['capacity']}"
         )

@@ -96,7 +96,8 @@ class ResumableAgent:
 
     def save(self, path: str | Path) -> None:
         """Write everything the agent is and was doing to the directory `path`, atomically."""
-        write_checkpoint(path, kind=self.kind, state=self._state(), tensors=self._tensors())
+        state, tensors = self._state(), self._tensors()
+        write_checkpoint(path, kind=self.kind, state=state, tensors=tensors, growing={"memory": self.memory.parts})
 
     def _state(self) -> dict[str, Any]:
         """What JSON takes of it."""
@@ -118,8 +119,8 @@ class ResumableAgent:
         }
 
     def _tensors(self) -> dict[str, dict[str, NDArray[Any]]]:
-        """Its arrays, by the names of their files."""
-        return {"memory": self.memory.tensors(), "episodes": self._in_progress.tensors(self.embedding.dim)}
+        """Its arrays beside the memory's, by the names of their files."""
+        return {"episodes": self._in_progress.tensors(self.embedding.dim)}
 
     @classmethod
     def _restored(cls, state: dict[str, Any], tensors: dict[str, Any], **settings: Any) -> Self:

@@ -187,9 +187,9 @@ def test_what_a_run_can_come_to_need_grows_with_what_it_can_remember():
     lake = RunConfig("FrozenLake-v1", 600, agent=MFECConfig(capacity=100, embedding="identity"))
     assert 0 < needs_of(lake).ram - PROCESS_BYTES < 10**7
     qbert = RunConfig("qbert", 10_000_000, agent=MFECConfig(embedding="random_projection"))
-    assert 2 * 2_500_000 * 256 < needs_of(qbert).ram < 2 * 2_500_000 * 600
+    assert 2_500_000 * 306 < needs_of(qbert).ram < 2 * 2_500_000 * 600
     full = replace(qbert, total_frames=10**9)  # all six buffers
-    assert 2 * 6_000_000 * 256 < needs_of(full).ram < 2 * 6_000_000 * 600
+    assert 6_000_000 * 306 < needs_of(full).ram < 2 * 6_000_000 * 600
     assert needs_of(replace(qbert, environment=EnvConfig(n_envs=64))) == needs_of(qbert)
     replay = needs_of(RunConfig("qbert", 10_000_000, algorithm="dqn")).ram - PROCESS_BYTES
     assert 2 * 1_000_000 * 84 * 84 < replay < 2 * 1_000_000 * 84 * 85

@@ -64,6 +64,14 @@ def test_killed_at_a_random_moment_a_run_ends_as_if_it_had_not_been(tmp_path: Pa
     assert all(kept for *_, kept in lived(whole).values())
 
 
+@pytest.mark.slow("six runs in processes of their own; `python -m tests.experiments.kills` has 100, of every index")
+def test_killed_while_its_memory_lies_in_several_files_a_run_ends_as_if_it_had_not_been(start_python: Start) -> None:
+    process = start_python("-m", "tests.experiments.kills", "3", "--index", "cells", "--n-envs", "8")
+    said, error = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said + error
+    assert "3 equal endings" in said
+
+
 def test_killed_before_its_first_checkpoint_or_before_its_settings_were_written_a_run_begins_again(
     tmp_path: Path, start: Start, held
 ) -> None:

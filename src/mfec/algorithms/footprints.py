@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mfec.config import AgentConfig
 
 DEVICE_SLACK = 9 / 8  # states are given room in slabs of an eighth of what there is
+PLACES = 50  # bytes an entry, while a checkpoint is read: action, slot, and what changes without a write
 
 
 def footprint_of_memory(agent: AgentConfig | NECConfig, n_actions: int, dim: int, steps: int) -> Footprint:
@@ -18,6 +19,7 @@ def footprint_of_memory(agent: AgentConfig | NECConfig, n_actions: int, dim: int
     RAM."""
     from mfec.device.layout import PAGE
     from mfec.memory import EpisodicMemory
+    from mfec.memory.parts import PART_BYTES
 
     index, capacity = agent.resolved_index(), agent.capacity
     each = EpisodicMemory.bytes_per_entry(dim, index)
@@ -29,5 +31,6 @@ def footprint_of_memory(agent: AgentConfig | NECConfig, n_actions: int, dim: int
         each -= 4 * dim
         full -= n_actions * capacity * 4 * dim
         on_device = int(DEVICE_SLACK * entries * 4 * dim) + n_actions * PAGE * 4 * dim
-    rows = f"{n_actions} x {capacity:,} entries"
-    return Footprint("memory", rows, full, min(full, entries * each + tables), "--capacity", on_device)
+    rows, now = f"{n_actions} x {capacity:,} entries", min(full, entries * each + tables)
+    for_checkpoint = min(now, 2 * PART_BYTES + PLACES * entries)
+    return Footprint("memory", rows, full, now, "--capacity", on_device, for_checkpoint)

@@ -44,6 +44,7 @@ class Footprint:
     in_this_run: int  # at its last frame, at most
     option: str  # that makes it smaller
     on_device: int = 0  # beside them, of a GPU
+    for_checkpoint: int = 0  # beside them, while a checkpoint is written or read
 
 
 class Algorithm:

@@ -20,7 +20,6 @@ from mfec.units import show_bytes
 DEVICE_SCRATCH = 2**29  # of a GPU, for searches, projections and copies
 PROCESS_BYTES = 600_000_000  # a process at its first frames: 330 MB, with a VAE 530, with a network that learns 580
 CONTEXT_BYTES = 600_000_000  # of a GPU: a process that computes there, before it keeps anything
-COPIES = 2  # of what a run remembers, while a checkpoint is written or read
 
 
 class TooLarge(MfecError):
@@ -48,7 +47,7 @@ def needs_of(config: RunConfig, out: Path | None = None) -> Needs:
     context = CONTEXT_BYTES if config.kind.owns_context(config) else 0
     if own is None:
         return Needs(PROCESS_BYTES, context)
-    return Needs(PROCESS_BYTES + COPIES * own.in_this_run, context + own.on_device)
+    return Needs(PROCESS_BYTES + own.in_this_run + own.for_checkpoint, context + own.on_device)
 
 
 def footprint_of(config: RunConfig, out: Path | None = None) -> Footprint | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+COLUMNS = ("values", "ticks", "matched")  # what look-ups change, too, of any number of entries
+ROWS = ("entry_ids", "keys", "origins")  # what only a write changes
 SUMMARY = ("action", "entries", "lowest value", "mean", "highest", "exact matches")  # columns of `Buffers.summary`
 
 
@@ -20,6 +23,7 @@ class BufferArrays(NamedTuple):
     keys: NDArray[np.uint64]  # (n_actions, capacity, 2)
     origins: NDArray[np.int32]  # (..., 2): episode and frame that the value comes from, -1 if unknown
     matched: NDArray[np.int32]  # learning look-ups that matched this entry exactly
+    files: NDArray[np.uint16]  # which file of the last checkpoint holds the entry as it is (`Parts`), 0 if none
 
 
 class Buffers:
@@ -38,13 +42,15 @@ class Buffers:
             keys=np.empty((*shape, 2), np.uint64),
             origins=np.empty((*shape, 2), np.int32),
             matched=np.empty(shape, np.int32),
+            files=np.zeros(shape, np.uint16),
         )
-        self.sizes, self.values, self.entry_ids, self.ticks, self.keys, self.origins, self.matched = self.arrays
+        self.sizes, self.values, self.entry_ids, self.ticks, self.keys = self.arrays[:5]
+        self.origins, self.matched, self.files = self.arrays[5:]
 
     @staticmethod
     def bytes_per_entry() -> int:
-        """Bytes of one entry: value, entry id, tick, key, origin, matches."""
-        return 4 + 8 + 8 + 16 + 8 + 4
+        """Bytes of one entry: value, entry id, tick, key, origin, matches, file."""
+        return 4 + 8 + 8 + 16 + 8 + 4 + 2
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Actions and slots of all entries, one buffer after the other."""
@@ -58,8 +64,10 @@ class Buffers:
         """
         self.sizes[:] = np.bincount(actions, minlength=len(self.sizes))
         front = self.places()
-        for array in self._arrays().values():
+        for name in (*COLUMNS, *ROWS):
+            array = getattr(self, name)
             array[front] = array[actions, slots]
+        self.files[front] = np.where(front[1] == slots, self.files[actions, slots], 0)
         return front
 
     def draw(self, size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -98,24 +106,46 @@ class Buffers:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """All entries, one buffer after the other in slot order."""
-        places = self.places()
-        return {"sizes": self.sizes.copy(), **{name: array[places] for name, array in self._arrays().items()}}
+        return {"sizes": self.sizes.copy(), **self.rows(*self.places(), (*COLUMNS, *ROWS))}
 
-    def restore(self, tensors: dict[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Fill the buffers with what `tensors` returned; returns actions and slots of all entries."""
+    def columns(self) -> dict[str, Any]:
+        """What look-ups change, too, of all entries in slot order: views of one buffer after the other."""
+        views = {
+            name: [own[:size] for own, size in zip(getattr(self, name), self.sizes, strict=True)] for name in COLUMNS
+        }
+        return {"sizes": self.sizes.copy(), **views}
+
+    def rows(
+        self, actions: NDArray[np.int64], slots: NDArray[np.int64], names: tuple[str, ...] = ROWS
+    ) -> dict[str, NDArray[Any]]:
+        """What the entries in these places have, copied."""
+        return {name: getattr(self, name)[actions, slots] for name in names}
+
+    def restore_columns(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Take over sizes and columns that `columns` or `tensors` returned."""
         sizes = tensors["sizes"]
         fit = (sizes.dtype, sizes.shape) == (self.sizes.dtype, self.sizes.shape)
         if not fit or sizes.min() < 0 or sizes.max() > self.values.shape[1]:
             raise ValueError("the sizes of its buffers do not fit its settings")
         self.sizes[:] = sizes
-        places = self.places()
-        n = int(sizes.sum())
-        for name, array in self._arrays().items():
-            given = tensors[name]
-            if given.dtype != array.dtype or given.shape != (n, *array.shape[2:]):
-                raise ValueError(f"its tensor {name!r} does not fit its settings")
-            array[places] = given
-        return places
+        ends = np.cumsum(sizes).tolist()
+        for name in COLUMNS:
+            array = getattr(self, name)
+            given = _fitting(tensors, name, array, ends[-1])
+            for own, size, end in zip(array, sizes.tolist(), ends, strict=True):
+                own[:size] = given[end - size : end]
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {name: array for name, array in self.arrays._asdict().items() if name != "sizes"}
+    def put_rows(
+        self, actions: NDArray[np.int64], slots: NDArray[np.int64], tensors: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Give the entries in these places what `rows` or `tensors` returned."""
+        for name in ROWS:
+            array = getattr(self, name)
+            array[actions, slots] = _fitting(tensors, name, array, len(actions))
+
+
+def _fitting(tensors: Mapping[str, NDArray[Any]], name: str, array: NDArray[Any], n: int) -> NDArray[Any]:
+    given = tensors[name]
+    if given.dtype != array.dtype or given.shape != (n, *array.shape[2:]):
+        raise ValueError(f"its tensor {name!r} does not fit its settings")
+    return given

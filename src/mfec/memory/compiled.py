@@ -140,6 +140,7 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
                 buffers.values[action, slot] = new_value(ret, np.float64(buffers.values[action, slot]), rule)
                 for i in range(2):  # to assign rows, numba compiles a second's worth of errors about shapes
                     buffers.origins[action, slot, i] = batch.origins[row, i]
+                buffers.files[action, slot] = 0
             # The same observation; but the network that made the state may have learned since.
             slots[row] = slot if rule.update == 2 else -1
             added[row] = False
@@ -160,6 +161,7 @@ def write_rows(batch, row, rule, buffers, buckets, queue, queued, tick, next_ent
             buffers.values[action, slot] = ret
             buffers.entry_ids[action, slot] = next_entry_id
             buffers.matched[action, slot] = 0
+            buffers.files[action, slot] = 0
             for i in range(2):
                 keys[slot, i] = batch.keys[row, i]
                 buffers.origins[action, slot, i] = batch.origins[row, i]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mfec.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from mfec.checkpoint import CheckpointError, Files, read_checkpoint, write_checkpoint
 from mfec.compiling import announce_compiling
 from mfec.config import AgentConfig, DeviceName, Eviction, FewNeighbours, IndexName, Kernel, Update
 from mfec.device import Channel, device_name
@@ -23,6 +23,7 @@ from mfec.memory.export import to_dataframe, to_parquet
 from mfec.memory.identities import Identities, IdentityTable, array_keys, identity_keys
 from mfec.memory.merging import refuse_other_memory
 from mfec.memory.neighbours import index_bytes_per_entry
+from mfec.memory.parts import Parts
 from mfec.memory.store import STORED, EntryStore
 
 if TYPE_CHECKING:
@@ -285,9 +286,13 @@ class EpisodicMemory:
         self._store.move(taken, places, batch, checked_values(values, len(batch), "values"))
 
     def shift_values(self, actions: ArrayLike, slots: ArrayLike, by: ArrayLike) -> None:
-        """Add to the values of the entries in these places, int (n,) each; what is for the same entry adds up."""
+        """Add to the values of the entries in these places, int (n,) each; what is for the same entry adds up.
+
+        The next checkpoint takes their states, too, for a device may have moved them there.
+        """
         places = checked_places(actions, slots, self.buffers.sizes)
         np.add.at(self.buffers.values, places, checked_values(by, len(places[0]), "what is added"))
+        self.buffers.files[places] = 0
 
     # -- Entries, to look at and to choose from ------------------------------------------------------------------------
 
@@ -412,8 +417,11 @@ class EpisodicMemory:
         return n_actions * (capacity * cls.bytes_per_entry(dim, index) + IdentityTable.bytes_per_buffer(capacity))
 
     def save(self, path: str | Path) -> None:
-        """Write the memory to the directory `path`, atomically."""
-        write_checkpoint(path, kind="memory", state=self.settings(), tensors={"memory": self.tensors()})
+        """Write the memory to the directory `path`, atomically.
+
+        Where the directory holds the checkpoint that it wrote or read last, only what has changed since is added.
+        """
+        write_checkpoint(path, kind="memory", state=self.settings(), tensors={}, growing={"memory": self.parts})
 
     @classmethod
     def load(
@@ -444,18 +452,23 @@ class EpisodicMemory:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The entries of all buffers, one after the other in slot order."""
-        return self._store.tensors()
+        return self._store.parts.tensors()
+
+    @property
+    def parts(self) -> Parts:
+        """The entries, as `write_checkpoint` takes what grows."""
+        return self._store.parts
 
     @classmethod
     def restore(
         cls,
         settings: dict[str, Any],
-        tensors: dict[str, NDArray[Any]],
+        tensors: Mapping[str, NDArray[Any]] | Files,
         *,
         device: DeviceName | Channel = AgentConfig.device,
         index: IndexName | None = None,
     ) -> EpisodicMemory:
-        """The memory that `settings()` and `tensors()` describe, on any device."""
+        """The memory that `settings()` and `tensors()`, or the files of a checkpoint, describe, on any device."""
         try:
             store = {name: settings[name] for name in settings if name in STORED}
             options = {name: settings[name] for name in settings if name not in STORED}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mfec.checkpoint import Files
 from mfec.config import DeviceName
 from mfec.device import Channel
 from mfec.memory.buffers import Buffers
@@ -17,6 +18,7 @@ from mfec.memory.eviction import EvictionOrder
 from mfec.memory.identities import IdentityTable
 from mfec.memory.neighbours import index_bytes_per_entry, make_index
 from mfec.memory.neighbours.index import Shape
+from mfec.memory.parts import Parts
 
 STORED = {"tick", "next_entry_id", "index_kind", "index_state"}  # `EntryStore.settings`
 
@@ -27,6 +29,7 @@ class EntryStore:
     def __init__(self, shape: Shape, index: str, *, k: int, recall: float, device: DeviceName | Channel) -> None:
         self.buffers = Buffers(*shape[:2])
         self.index = make_index(index, shape, self.buffers.entry_ids, k=k, recall=recall, device=device)
+        self.parts = Parts(self.buffers, self.index, shape[2])
         self.table = IdentityTable(self.buffers.keys)
         self.next_entry_id = 0
         self.shape = shape
@@ -60,6 +63,7 @@ class EntryStore:
     ) -> None:
         """Give entries other states and values; of two for one place the later stays."""
         self.buffers.values[actions, slots] = values
+        self.buffers.files[actions, slots] = 0
         self.index.put(actions, slots, states)
 
     def mark_used(self, matches: NDArray[np.int64], neighbours: NDArray[np.int64]) -> None:
@@ -93,23 +97,15 @@ class EntryStore:
             "index_state": self.index.settings(),
         }
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """The entries of all buffers, one after the other in slot order."""
-        index = {f"index.{name}": tensor for name, tensor in self.index.tensors().items()}
-        return {**self.buffers.tensors(), "states": self.index.rows(*self.buffers.places()), **index}
-
-    def restore(self, settings: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
-        """Fill an empty store with what `settings()` and `tensors()` returned."""
+    def restore(self, settings: dict[str, Any], tensors: Mapping[str, NDArray[Any]] | Files) -> None:
+        """Fill an empty store with what `settings` and its parts returned."""
         self._tick, self.next_entry_id = int(settings["tick"]), int(settings["next_entry_id"])
         kind = settings["index_kind"]
         index_bytes_per_entry(kind, 1)  # raises if there is no such kind
-        actions, slots = self.buffers.restore(tensors)
-        states = tensors["states"]
-        if states.dtype != np.float32 or states.shape != (len(actions), self.shape[2]):
-            raise ValueError("its tensor 'states' does not fit its settings")
-        of_index = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("index.")}
+        of_index = self.parts.restore(tensors)
+        actions, slots = self.buffers.places()
         if kind == self.index.name:
-            self.index.restore(actions, slots, states, settings.get("index_state", {}), of_index)
-        else:  # an index cannot use the settings and tensors of another kind
-            self.index.put(actions, slots, states)
+            self.index.resume(actions, slots, settings.get("index_state", {}), of_index)
+        elif len(actions):  # an index cannot use the settings and tensors of another kind
+            self.index.take_in(actions, slots)
         enter_all(self.table.buckets, self.buffers.keys, actions, slots)

@@ -236,11 +236,19 @@ def make_env(kind: str) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "frames"), [("CartPole-v1", 700), ("FrozenLake-v1", 500), ("qbert", 1200)])
-def test_a_resumed_run_equals_an_uninterrupted_one(kind: str, frames: int, tmp_path: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    kind: str, frames: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saved twice, in several files; keys and values have moved in between."""
     settings: dict[str, Any] = {"p": 5, "capacity": 300, "n_step": 10, "replay_start": 40, "replay_capacity": 60}
     whole = NEC(make_env(kind), **settings, seed=2).learn(frames)
-    NEC(make_env(kind), **settings, seed=2).learn(frames // 2).save(tmp_path / "half")
-    resumed = NEC.load(tmp_path / "half", make_env(kind)).learn(frames)
+    with monkeypatch.context() as patch:
+        patch.setattr("mfec.memory.parts.PART_BYTES", 9_000)
+        half = NEC(make_env(kind), **settings, seed=2).learn(frames // 3)
+        half.save(tmp_path / "half")
+        half.learn(frames // 2).save(tmp_path / "half")
+        assert len(list((tmp_path / "half").glob("memory-*"))) > 2
+        resumed = NEC.load(tmp_path / "half", make_env(kind)).learn(frames)
     assert whole._updates > 0
     whole.save(tmp_path / "whole")
     resumed.save(tmp_path / "resumed")

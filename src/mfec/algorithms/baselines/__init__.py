@@ -95,7 +95,7 @@ class Network(Algorithm):
         space, capacity = envs.observation_space, config.agent.replay_capacity
         each = int(np.prod(space.shape or (1,))) * np.dtype(space.dtype).itemsize + REPLAY_BESIDE
         full, now = (each * min(rows, capacity) for rows in (capacity, config.total_frames // envs.frame_skip))
-        return Footprint("replay", f"{capacity:,} steps", full, now, "--replay-capacity")
+        return Footprint("replay", f"{capacity:,} steps", full, now, "--replay-capacity", for_checkpoint=now)
 
 
 # As published: networks see four frames, and A2C learns from 16 games.

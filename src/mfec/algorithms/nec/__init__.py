@@ -96,7 +96,13 @@ class NeuralEpisodicControl(Algorithm):
             for rows in (own.replay_capacity, min(own.replay_capacity, steps))
         )
         rows = f"{memory.rows} and {own.replay_capacity:,} steps of replay"
-        return replace(memory, rows=rows, full=memory.full + full, in_this_run=memory.in_this_run + now)
+        return replace(
+            memory,
+            rows=rows,
+            full=memory.full + full,
+            in_this_run=memory.in_this_run + now,
+            for_checkpoint=memory.for_checkpoint + now,
+        )
 
 
 NEURAL_EPISODIC_CONTROL = NeuralEpisodicControl()

@@ -29,7 +29,7 @@ class NeighbourIndex(Protocol):
 
     An index is made by `Index(shape, entry_ids, k=..., recall=..., device=...)`. A slot is a place in an action's
     buffer. The index reads `entry_ids`, int64 (n_actions, capacity), in place: the older of two entries has the
-    smaller id. A subclass that keeps nothing beside the states inherits `settings`, `tensors` and `restore`.
+    smaller id. A subclass that keeps nothing beside the states inherits `settings`, `tensors` and `resume`.
     """
 
     name: str
@@ -55,6 +55,13 @@ class NeighbourIndex(Protocol):
 
     def put(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
         """Keep states, float32 (n, dim), in these slots; if two are for the same slot, the later one stays."""
+
+    def fill(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
+        """Keep states in these slots of an index that is being restored; `resume` or `take_in` follows."""
+        self.put(actions, slots, states)
+
+    def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Index the states in these slots, which are new or have replaced others."""
 
     def keep(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Forget all states but those in these slots, which move to the front of their buffers.
@@ -93,7 +100,17 @@ class NeighbourIndex(Protocol):
         tensors: dict[str, NDArray[Any]],
     ) -> None:
         """Put states into these slots, and continue from the settings and tensors of a checkpoint."""
-        self.put(actions, slots, states)
+        self.fill(actions, slots, states)
+        self.resume(actions, slots, settings, tensors)
+
+    def resume(
+        self,
+        actions: NDArray[np.int64],
+        slots: NDArray[np.int64],
+        settings: dict[str, Any],
+        tensors: dict[str, NDArray[Any]],
+    ) -> None:
+        """Index the states in these slots, and continue from the settings and tensors of a checkpoint."""
 
 
 class IndexInMemory(NeighbourIndex):
@@ -147,6 +164,10 @@ class IndexInMemory(NeighbourIndex):
         if len(actions):
             self.take_in(*all_entries(sizes))
 
+    def fill(self, actions: NDArray[np.int64], slots: NDArray[np.int64], states: NDArray[np.float32]) -> None:
+        """Keep states in these slots, without indexing them yet."""
+        self._states[actions, slots] = states
+
     def rows(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.float32]:
         """The states that are kept in these slots."""
         return self._states[actions, slots]
@@ -154,18 +175,6 @@ class IndexInMemory(NeighbourIndex):
     def search(self, states: NDArray[Any], wanted: NDArray[np.bool_], k: int, *, learning: bool = False) -> Found:
         """The nearest entries in the wanted buffers."""
         return Found(states, *self.find(states, wanted, k))
-
-    def restore(
-        self,
-        actions: NDArray[np.int64],
-        slots: NDArray[np.int64],
-        states: NDArray[np.float32],
-        settings: dict[str, Any],
-        tensors: dict[str, NDArray[Any]],
-    ) -> None:
-        """Put states into these slots, and continue from the settings and tensors of a checkpoint."""
-        self._states[actions, slots] = states
-        self.resume(actions, slots, settings, tensors)
 
     # -- For subclasses, and for `AutoIndex`, which searches with other indexes ---------------------------------------
 
