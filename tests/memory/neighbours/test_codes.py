@@ -14,7 +14,7 @@ from mfec.memory.neighbours.codes import (
     LEVELS,
     PART,
     all_entries,
-    copy_half_code,
+    copy_code,
     empty_blocks,
     empty_half_blocks,
     encode,
@@ -201,7 +201,7 @@ def test_a_row_of_half_codes_is_copied(dim: int, source: int, target: int) -> No
     rng = np.random.default_rng(dim)
     codes, centre = some_codes(rng, 32, dim), some_codes(rng, 3, dim)[1]
     blocks, norms = in_half_blocks(codes, centre, 9)
-    copy_half_code(blocks, norms, source, target)
+    copy_code(blocks, norms, source, target)
     codes[target] = codes[source]
     again, norms_again = in_half_blocks(codes, centre, 9)
     assert (blocks == again).all()

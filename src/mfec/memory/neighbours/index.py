@@ -62,6 +62,7 @@ class NeighbourIndex(Protocol):
 
     def take_in(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Index the states in these slots, which are new or have replaced others."""
+        return
 
     def keep(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Forget all states but those in these slots, which move to the front of their buffers.
@@ -111,6 +112,7 @@ class NeighbourIndex(Protocol):
         tensors: dict[str, NDArray[Any]],
     ) -> None:
         """Index the states in these slots, and continue from the settings and tensors of a checkpoint."""
+        return
 
 
 class IndexInMemory(NeighbourIndex):
