@@ -539,7 +539,7 @@ def broken_tensors() -> dict[str, dict[str, Any]]:
         "another lowest number": {"lows": np.zeros((2, 4))},
         "lowest numbers that are none": {"lows": np.full((2, 3), np.nan)},
         "efforts of other actions": {"needed_reads": kept["needed_reads"][:, :1]},
-        "efforts of another k": {"needed_places": kept["needed_places"][:, :, :1]},
+        "efforts of two k": {"needed_places": kept["needed_places"][:, :, :1]},
         "fewer queries": {"queries": kept["queries"][:-1]},
         "longer queries": {"queries": np.zeros((KEPT, 4), np.float32)},
         "longer queries and no cells": {"queries": np.zeros((KEPT, 4), np.float32), "filled": None},

@@ -361,7 +361,8 @@ class CellIndex(IndexInMemory):
         self._fitted_at, self._fitted_for = int(settings["fitted_at"]), int(settings["fitted_for"])
         self._outside = int(settings["outside"])
         self._reads, self._spare = int(settings["reads"]), int(settings["spare"])
-        self._needed_reads[:], self._needed_places[:] = tensors["needed_reads"], tensors["needed_places"]
+        if tensors["needed_reads"].shape == self._needed_reads.shape:  # else they are of another k
+            self._needed_reads[:], self._needed_places[:] = tensors["needed_reads"], tensors["needed_places"]
         books, centres, _ = self._cells
         books.lows[:], books.scales[:], books.today[0] = tensors["lows"], settings["scales"], settings["book"]
         filled, n_cells = tensors["filled"], len(tensors["centres"])
@@ -383,7 +384,7 @@ class CellIndex(IndexInMemory):
     ) -> None:
         """Compiled code trusts what it is given: an error if a checkpoint is not one of this index."""
         width, n_regions, n_cells = parts_of(self.dim) * PART, len(tensors["regions"]), len(tensors["centres"])
-        effort = self._needed_reads.shape
+        effort = (*self._needed_reads.shape[:2], *tensors["needed_reads"].shape[2:])
         wanted: dict[str, tuple[Any, tuple[int, ...], float, float]] = {  # type, shape, least, most
             "needed_reads": (np.int32, effort, -1, np.inf),
             "needed_places": (np.int32, effort, -1, np.inf),
