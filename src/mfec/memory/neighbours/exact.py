@@ -2,8 +2,9 @@
 
 A full float32 scan of 6 x 20,000 states of 64 numbers reads 31 MB a step, several emulator steps' worth of time.
 So each state also has a byte code per number (a quarter of the bytes, integer arithmetic). Distances between codes
-bound distances from below; only states that this bound cannot rule out are measured, in float64, and ranked. The
-result is exact, and the same on every machine, for every batch size and every number of threads.
+bound distances from below. Any k entries bound the k-th neighbour from above, and the neighbours of the frame before
+are nearly those of this one. So one pass over the codes leaves some 40 states of 10,000, which are measured and ranked.
+The result is exact whatever was guessed, and the same on every machine, for every batch size and number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from mfec.memory.neighbours.codes import (
     all_entries,
     empty_blocks,
     encode,
+    fetch_state,
     fit_code_book,
+    measure_block,
     measure_rows,
     parts_of,
     put_code,
@@ -30,13 +33,17 @@ from mfec.memory.neighbours.codes import (
     squared_distance,
 )
 from mfec.memory.neighbours.index import IndexInMemory, Shape
-from mfec.memory.neighbours.scan import Stored, enter
+from mfec.memory.neighbours.instructions import any_within
+from mfec.memory.neighbours.scan import Stored, bounds, enter
 from mfec.memory.neighbours.shares import fair_shares
 from mfec.threads import on_all_cores
 
 OUTSIDE = 0.01  # share of numbers below the coded range, and above it
 SMALLEST_CHANGE = 1024  # states taken in before the code book of a memory that has not grown is made anew, at least
-CHUNK = 64  # code distances that are skipped together when the smallest of them is too large
+FEW = 16  # look-ups at a time, at most, that are taken for the frames after those of the last ones
+SAMPLED = 512  # entries, at least, that a first guess is made from
+ROOM = 1024  # for states that may be neighbours
+FARTHEST = 2**31 - 1  # squared distance of codes
 
 
 class ExactIndex(IndexInMemory):
@@ -56,6 +63,7 @@ class ExactIndex(IndexInMemory):
         self._scale = 1.0
         self._coded_for = 0  # entries at the time when the code book was made
         self._taken_in = 0  # states since then
+        self._guesses = np.empty((0, 0, 0), np.int64)  # slots that the last few look-ups found
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
@@ -76,6 +84,7 @@ class ExactIndex(IndexInMemory):
     def forget(self) -> None:
         """Make the next code book at once."""
         self._coded_for = 0
+        self._guesses = np.empty((0, 0, 0), np.int64)
 
     @property
     def _coded(self) -> Coded:
@@ -87,14 +96,23 @@ class ExactIndex(IndexInMemory):
         """The k nearest entries of each wanted (state, action) pair."""
         slots = np.full((*wanted.shape, k), -1, np.int64)
         squared = np.full((*wanted.shape, k), np.inf)
+        guesses = self._guesses_of(slots.shape)
         shares = fair_shares(wanted, self._sizes)
         entries, coded = Stored(self._states, self._entry_ids, self._sizes), self._coded
 
         def search_share(share: int) -> None:
-            _search_pairs(entries, coded, states, wanted, shares, share, k, slots, squared)
+            _search_pairs(entries, coded, states, wanted, shares, share, guesses, slots, squared)
 
         on_all_cores(search_share, int(shares.max(initial=0)) + 1)
         return slots, squared
+
+    def _guesses_of(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Where to look first, as a search leaves it for the next one: slots, -1 where nothing is known yet."""
+        if shape[0] > FEW:
+            return np.full(shape, -1, np.int64)
+        if self._guesses.shape != shape:
+            self._guesses = np.full(shape, -1, np.int64)
+        return self._guesses
 
     def _make_code_book(self) -> None:
         """Fit the coded range to the bulk of what is stored, and code everything again."""
@@ -123,76 +141,112 @@ def _encode(states, actions, slots, coded):
         put_code(coded.codes[action], coded.norms[action], slot, code)
 
 
+class Query(NamedTuple):
+    """A state to search for, and how it is compared with codes."""
+
+    state: NDArray[np.float32]  # (dim,)
+    shifted: NDArray[np.int8]  # (parts * PART,)
+    norm: int  # its part of each squared distance
+    slack: float  # how much farther apart than two states their codes can be, in steps
+
+
 @njit(nogil=True)
-def _search_pairs(stored, coded, queries, wanted, shares, share, k, slots, squared):
+def _search_pairs(stored, coded, states, wanted, shares, share, guesses, slots, squared):
     for row in range(wanted.shape[0]):
+        query = _coded_query(states[row], coded)
         for action in range(wanted.shape[1]):
             if wanted[row, action] and shares[row, action] == share and stored.sizes[action] > 0:
-                _search_one(stored, coded, action, queries[row], k, slots[row, action], squared[row, action])
+                guess = guesses[row, action]
+                _search_one(stored, coded, action, query, guess, slots[row, action], squared[row, action])
+                guess[:] = slots[row, action]
 
 
 @njit(nogil=True)
-def _search_one(stored, coded_states, action, query, k, slots, squared):
-    states, entry_ids, size = stored.states[action], stored.entry_ids[action], stored.sizes[action]
-    codes, norms = coded_states.codes[action], coded_states.norms[action]
-    low, scale = coded_states.low, coded_states.scale
-    dim = states.shape[1]
-    code = np.zeros(codes.shape[1] * PART, np.uint8)
-    encode(query, low, scale, code)
-    error = 0.0  # how far the query's code lies from the query, or from the nearest point of the range
-    for j in range(dim):
-        error += (min(max((query[j] - low[j]) / scale, 0.0), float(LEVELS)) - code[j]) ** 2
+def _coded_query(state, coded):
+    code = np.zeros(coded.codes.shape[2] * PART, np.uint8)
+    encode(state, coded.low, coded.scale, code)
+    error = 0.0  # how far the code lies from the state, or from the nearest point of the range
+    for j in range(len(state)):
+        error += (min(max((state[j] - coded.low[j]) / coded.scale, 0.0), float(LEVELS)) - code[j]) ** 2
     shifted = np.empty(len(code), np.int8)
     norm = shift_query(code, shifted)
-    coded = np.empty((size + CHUNK - 1) // CHUNK * CHUNK, np.int32)
-    measure_rows(codes, norms, 0, size, shifted, norm, coded)
+    # A stored code is off by at most half a step in each number; 1% more for rounding.
+    return Query(state, shifted, norm, 1.01 * (0.5 * np.sqrt(len(state)) + np.sqrt(error)))
 
-    smallest = _chunk_minima(coded, size)
 
-    # The k smallest code distances.
-    first = np.full(k, -1, np.int64)
-    worst = np.iinfo(np.int32).max
-    for chunk in range(len(smallest)):
-        if smallest[chunk] >= worst:
-            continue
-        for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, size)):
-            if coded[i] < worst:
-                at = k - 1
-                while at > 0 and (first[at - 1] < 0 or coded[first[at - 1]] > coded[i]):
-                    first[at] = first[at - 1]
-                    at -= 1
-                first[at] = i
-                if first[k - 1] >= 0:
-                    worst = coded[first[k - 1]]
-
-    # No true neighbour is farther than the farthest of those k. A code is off by at most half a step in each number
-    # (1% more for rounding), so a state whose code is beyond this limit is no neighbour.
-    limit = np.inf
-    if size >= k:
+@njit(nogil=True)
+def _search_one(stored, coded, action, query, guess, slots, squared):
+    # Taken out of their tuples here: in the loop, numba would count a reference to each array for each block.
+    states, entry_ids, size = stored.states[action], stored.entry_ids[action], stored.sizes[action]
+    codes, norms, scale = coded.codes[action], coded.norms[action], coded.scale
+    state, shifted, norm, slack = query
+    # No neighbour is farther than the farthest of any k entries.
+    farthest = np.inf
+    if size >= len(slots):
+        if guess[-1] < 0:
+            _guess(codes, norms, min(size, max(SAMPLED, len(guess), size // 16)), shifted, norm, guess)
         farthest = 0.0
-        for i in first:
-            farthest = max(farthest, squared_distance(states[i], query))
-        limit = (np.sqrt(farthest) / scale + 1.01 * (0.5 * np.sqrt(dim) + np.sqrt(error))) ** 2 + 1.0
+        for slot in guess:
+            farthest = max(farthest, bounds(states, slot, state)[1])
+    limit = _farthest_code(farthest, scale, slack)
+    uppers = np.full(len(slots), np.inf)  # the smallest upper bounds so far, smallest first
+    distances, near, lowers = np.empty(BLOCK, np.int32), np.empty(ROOM, np.int64), np.empty(ROOM)
+    found = measured = 0
+    last = (size - 1) // BLOCK
+    for block in range(last + 1):
+        measure_block(codes, norms, block, shifted, norm, distances, 0)
+        if any_within(distances.ctypes.data, limit):
+            for i in range(min(BLOCK, size - block * BLOCK)):
+                if distances[i] <= limit:
+                    near[found] = block * BLOCK + i
+                    fetch_state(states, near[found])
+                    found += 1
+        # A state is 150 ns away in memory. Some blocks later it has come.
+        if found - measured > BLOCK or block == last:
+            for i in range(measured, found):
+                lower, upper = bounds(states, near[i], state)
+                if lower <= farthest:
+                    near[measured], lowers[measured] = near[i], lower
+                    measured += 1
+                    _insert(uppers, upper)
+                    farthest = min(farthest, uppers[-1])
+            found = measured
+            limit = _farthest_code(farthest, scale, slack)
+        # Ranked at the end, since few are left then: a float64 distance, and its place among others, take 100 ns.
+        if measured > ROOM - 3 * BLOCK or block == last:
+            for i in range(measured):
+                if lowers[i] <= farthest:
+                    enter(squared_distance(states[near[i]], state), near[i], entry_ids, slots, squared)
+            found = measured = 0
 
-    # The remaining states, ranked by true distance.
-    for chunk in range(len(smallest)):
-        if smallest[chunk] > limit:
-            continue
-        for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, size)):
-            if coded[i] <= limit:
-                enter(squared_distance(states[i], query), i, entry_ids, slots, squared)
+
+@njit(nogil=True)
+def _insert(smallest, number):
+    """Insert a number into a list of the smallest, in order; the largest leaves."""
+    if number < smallest[-1]:
+        at = len(smallest) - 1
+        while at > 0 and smallest[at - 1] > number:
+            smallest[at] = smallest[at - 1]
+            at -= 1
+        smallest[at] = number
 
 
-@njit()
-def _chunk_minima(coded, size):
-    """The smallest of each chunk of distances; `coded` is filled up to whole chunks."""
-    minima = np.empty(len(coded) // CHUNK, np.int32)
-    for i in range(size, len(coded)):
-        coded[i] = np.iinfo(np.int32).max
-    chunks = coded.reshape(len(minima), CHUNK)
-    for chunk in range(len(minima)):
-        smallest = chunks[chunk, 0]
-        for i in range(CHUNK):  # a fixed length vectorises
-            smallest = min(smallest, chunks[chunk, i])
-        minima[chunk] = smallest
-    return minima
+@njit(nogil=True)
+def _farthest_code(farthest, scale, slack):
+    """The largest squared distance of codes, int32, where states are at most this squared distance apart."""
+    return np.int32(min((np.sqrt(farthest) / scale + slack) ** 2 + 1.0, float(FARTHEST)))
+
+
+@njit(nogil=True)
+def _guess(codes, norms, size, shifted, norm, guess):
+    """Write the slots with the k smallest code distances among the first entries into `guess`."""
+    distances = np.empty(size + BLOCK, np.int32)
+    measure_rows(codes, norms, 0, size, shifted, norm, distances)
+    last = len(guess) - 1
+    for i in range(size):
+        if guess[last] < 0 or distances[i] < distances[guess[last]]:
+            at = last
+            while at > 0 and (guess[at - 1] < 0 or distances[guess[at - 1]] > distances[i]):
+                guess[at] = guess[at - 1]
+                at -= 1
+            guess[at] = i

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mfec.threads import n_threads
 
-WORTH_SHARING = 65_536  # entries to search; below this, waking another thread costs as much as it saves
+WORTH_SHARING = 131_072  # entries to search; below this, waking another thread costs as much as it saves
 
 
 def fair_shares(wanted: NDArray[np.bool_], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
