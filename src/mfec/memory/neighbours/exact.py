@@ -94,16 +94,15 @@ class ExactIndex(IndexInMemory):
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The k nearest entries of each wanted (state, action) pair."""
-        slots = np.full((*wanted.shape, k), -1, np.int64)
-        squared = np.full((*wanted.shape, k), np.inf)
+        slots, squared = np.empty((*wanted.shape, k), np.int64), np.empty((*wanted.shape, k))
         guesses = self._guesses_of(slots.shape)
-        shares = fair_shares(wanted, self._sizes)
+        shares, n_shares = fair_shares(wanted, self._sizes)
         entries, coded = Stored(self._states, self._entry_ids, self._sizes), self._coded
 
         def search_share(share: int) -> None:
             _search_pairs(entries, coded, states, wanted, shares, share, guesses, slots, squared)
 
-        on_all_cores(search_share, int(shares.max(initial=0)) + 1)
+        on_all_cores(search_share, n_shares)
         return slots, squared
 
     def _guesses_of(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
@@ -155,7 +154,10 @@ def _search_pairs(stored, coded, states, wanted, shares, share, guesses, slots, 
     for row in range(wanted.shape[0]):
         query = _coded_query(states[row], coded)
         for action in range(wanted.shape[1]):
-            if wanted[row, action] and shares[row, action] == share and stored.sizes[action] > 0:
+            if shares[row, action] != share:
+                continue
+            slots[row, action], squared[row, action] = -1, np.inf
+            if wanted[row, action] and stored.sizes[action] > 0:
                 guess = guesses[row, action]
                 _search_one(stored, coded, action, query, guess, slots[row, action], squared[row, action])
                 guess[:] = slots[row, action]
