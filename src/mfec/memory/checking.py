@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mfec.compiling import njit
+from mfec.memory.compiled import all_finite
 
 
 def check_numbers(*, recall: float, delta: float, alpha: float, capacity: int, **sizes: Any) -> None:
@@ -72,16 +72,6 @@ def checked_states(given: ArrayLike, dim: int) -> NDArray[np.float32]:
     if not all_finite(states):
         raise ValueError("states must be finite numbers")
     return states
-
-
-@njit()
-def all_finite(states):
-    """Whether all numbers of states (n, dim) are finite, at a fifth of what numpy takes for one state."""
-    for i in range(states.shape[0]):
-        for j in range(states.shape[1]):
-            if not np.isfinite(states[i, j]):
-                return False
-    return True
 
 
 def _integers(given: ArrayLike, n: int, what: str) -> NDArray[Any]:
