@@ -204,6 +204,16 @@ def test_guesses_are_forgotten_with_the_entries_that_they_name() -> None:
     stored.check(query, 11)
 
 
+def test_a_buffer_that_was_too_small_for_a_guess() -> None:
+    """The one entry of then is not two of the two entries now."""
+    stored = Stored(np.zeros((1, 2), np.float32), capacity=2)
+    query = np.array([[1.0, 2.0]], np.float32)
+    stored.check(query, 2)
+    stored.put(0, np.array([1]), np.array([[3.0, 0.0]], np.float32))
+    stored.sizes[0] = 2
+    stored.check(query, 2)
+
+
 def test_replaced_entries_are_no_bound() -> None:
     """What was nearest is somewhere else by now."""
     rng = np.random.default_rng(16)

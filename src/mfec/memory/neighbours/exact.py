@@ -63,7 +63,7 @@ class ExactIndex(IndexInMemory):
         self._scale = 1.0
         self._coded_for = 0  # entries at the time when the code book was made
         self._taken_in = 0  # states since then
-        self._guesses = np.empty((0, 0, 0), np.int64)  # slots that the last few look-ups found
+        self._guesses: dict[tuple[int, ...], NDArray[np.int64]] = {}  # slots that were found last, by their shape
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
@@ -84,7 +84,7 @@ class ExactIndex(IndexInMemory):
     def forget(self) -> None:
         """Make the next code book at once."""
         self._coded_for = 0
-        self._guesses = np.empty((0, 0, 0), np.int64)
+        self._guesses.clear()
 
     @property
     def _coded(self) -> Coded:
@@ -95,7 +95,10 @@ class ExactIndex(IndexInMemory):
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The k nearest entries of each wanted (state, action) pair."""
         slots, squared = np.empty((*wanted.shape, k), np.int64), np.empty((*wanted.shape, k))
-        guesses = self._guesses_of(slots.shape)
+        # Taken out, so that look-ups of several threads do not write into one another's.
+        guesses = self._guesses.pop(slots.shape, None)
+        if guesses is None:
+            guesses = np.full(slots.shape, -1)
         shares, n_shares = fair_shares(wanted, self._sizes)
         entries, coded = Stored(self._states, self._entry_ids, self._sizes), self._coded
 
@@ -103,15 +106,9 @@ class ExactIndex(IndexInMemory):
             _search_pairs(entries, coded, states, wanted, shares, share, guesses, slots, squared)
 
         on_all_cores(search_share, n_shares)
+        if len(wanted) <= FEW:
+            self._guesses[slots.shape] = guesses
         return slots, squared
-
-    def _guesses_of(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Where to look first, as a search leaves it for the next one: slots, -1 where nothing is known yet."""
-        if shape[0] > FEW:
-            return np.full(shape, -1, np.int64)
-        if self._guesses.shape != shape:
-            self._guesses = np.full(shape, -1, np.int64)
-        return self._guesses
 
     def _make_code_book(self) -> None:
         """Fit the coded range to the bulk of what is stored, and code everything again."""
@@ -244,6 +241,7 @@ def _guess(codes, norms, size, shifted, norm, guess):
     """Write the slots with the k smallest code distances among the first entries into `guess`."""
     distances = np.empty(size + BLOCK, np.int32)
     measure_rows(codes, norms, 0, size, shifted, norm, distances)
+    guess[:] = -1  # a buffer that was too small for k has left some
     last = len(guess) - 1
     for i in range(size):
         if guess[last] < 0 or distances[i] < distances[guess[last]]:
