@@ -50,17 +50,7 @@ def main() -> None:
     for title, rows in results.items():
         envs = f"{options.n_envs} environment{'s' * (options.n_envs > 1)}"
         table = Table(title=f"{options.game}, {title}, {envs}, {os.cpu_count()} cores: milliseconds a step")
-        for column in (
-            "largest buffer",
-            "all entries",
-            "exact",
-            "index",
-            "bare emulator",
-            "agent",
-            "look-up",
-            "write",
-            "agent / bare",
-        ):
+        for column in COLUMNS:
             table.add_column(column, justify="right")
         for row in rows:
             numbers = (f"{row[name]:.3f}" for name in ("bare_ms", "agent_ms", "lookup_ms", "write_ms"))

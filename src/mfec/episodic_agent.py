@@ -120,7 +120,7 @@ class EpisodicAgent(ResumableAgent):
         values: float32 (n, n_actions).
         """
         actions = []
-        explore = (exploration.random(len(values)) < epsilon).tolist()
+        explore = [draw < epsilon for draw in exploration.random(len(values)).tolist()]
         draws = ties if self.config.ties == "random" else None
         for row, exploring in zip(values.tolist(), explore, strict=True):  # lists are faster than arrays of six numbers
             highest = max(row)

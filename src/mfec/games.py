@@ -122,10 +122,12 @@ class GamesInProgress:
             return None
         decision, step = self._receive(frames)
         told = self._steps(decision, step, frames)
-        made = step.valid
-        values = None if decision.values is None else decision.values[made]
         outcomes = self._outcomes(decision, step)
-        return Played(told, step.ended, decision.actions[made], decision.exact[made], outcomes, values)
+        actions, exact, values = decision.actions, decision.exact, decision.values
+        if len(outcomes) < len(actions):
+            made = step.valid
+            actions, exact, values = actions[made], exact[made], None if values is None else values[made]
+        return Played(told, step.ended, actions, exact, outcomes, values)
 
     def _receive(self, frames: int) -> tuple[Decision, Step]:
         """The step of the group whose turn it is, which is in flight. Data that are no numbers are refused."""
@@ -141,7 +143,8 @@ class GamesInProgress:
         # No return is larger than the rewards together, whatever their signs; and nothing is above NaN.
         rewards = zip(step.rewards.tolist(), episodes, strict=True)
         good = all(abs(reward) + episode.magnitude <= LARGEST for reward, episode in rewards)
-        if not good or not fits(self.envs.shown(self.turn), space) or not fits(step.observations, space):
+        shown = self.envs.shown(self.turn)
+        if not good or not fits(shown, space) or not (step.observations is shown or fits(step.observations, space)):
             self.envs.retract(self.turn)
             # The environments are already behind the bad step. It stays in flight: brought back, they make it again.
             self._to_restore = self.summary()
@@ -177,7 +180,7 @@ class GamesInProgress:
     def begin_after(self, played: Played, frames: int) -> None:
         """Begin new games where this step of the group whose turn it is ended some."""
         assert self.envs is not None
-        if played.ended.any():
+        if True in played.ended.tolist():
             mask = np.zeros(self.envs.n, np.bool_)
             mask[self.envs.groups[self.turn]] = played.ended
             self._begin(mask, frames)

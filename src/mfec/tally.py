@@ -27,7 +27,7 @@ class Tally:
         self.steps += len(actions)
         self.lookups += exact.size
         self.exact += int(np.count_nonzero(exact))
-        self.exact_chosen += int(np.count_nonzero(exact[np.arange(len(actions)), actions]))
+        self.exact_chosen += sum(row[action] for row, action in zip(exact.tolist(), actions.tolist(), strict=True))
 
     def metrics(self, memory: EpisodicMemory) -> Metrics:
         """Shares of exact matches, milliseconds of look-ups and writes in a step, and what the memory holds."""

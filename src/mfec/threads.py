@@ -16,7 +16,10 @@ def n_threads() -> int:
 
 def on_all_cores(do: Callable[[int], None], shares: int) -> None:
     """Do all shares of the work, in any order, and return when they are done."""
-    Work(do, shares, helpers=shares - 1).finish()
+    if shares == 1:
+        do(0)
+    else:
+        Work(do, shares, helpers=shares - 1).finish()
 
 
 class Work:

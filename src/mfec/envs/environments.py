@@ -149,8 +149,9 @@ class SingleEnvironment(RecordedGroups):
         action = self.acting.one(int(self._sent[0][0]))
         with self._their_code:
             observation, reward, terminated, truncated, info = self._env.step(action)
-            seen, over = self.seeing.one(observation), np.array([bool(terminated)])
-            step = _step(np.array([reward]), over, np.array([bool(truncated)]), info, self._everyone, seen)
+            seen, over = self.seeing.one(observation), bool(terminated)
+            ended, cut_off = np.array([over or bool(truncated)]), np.array([not over and bool(truncated)])
+            step = Step(np.array([reward], np.float64), ended, _lives(info, 1), self._everyone, cut_off, seen)
         self.step_made(0, seen)
         return step
 

@@ -54,7 +54,7 @@ class Observations:
     def one(self, observation: Any) -> NDArray[Any]:
         """What is seen of one observation, (1, ...)."""
         if self.as_they_are:
-            return in_space([observation], self.space)
+            return in_space(np.asarray(observation)[None], self.space)
         return self._seen([[_part(observation, path)] for path, _ in self._leaves])
 
     def batch(self, observations: Any) -> NDArray[Any]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mfec.memory.compiled import all_finite
+
 
 def check_numbers(*, recall: float, delta: float, alpha: float, capacity: int, **sizes: Any) -> None:
     """Raise unless these settings are possible."""
@@ -60,11 +62,14 @@ def checked_values(given: ArrayLike, n: int, what: str) -> NDArray[np.float32]:
 
 def checked_states(given: ArrayLike, dim: int) -> NDArray[np.float32]:
     """Finite states, float32 (n, dim)."""
-    with np.errstate(over="ignore"):
-        states = np.ascontiguousarray(given, np.float32)
+    if isinstance(given, np.ndarray) and given.dtype == np.float32 and given.flags.c_contiguous:
+        states = given  # those of an agent's every step
+    else:
+        with np.errstate(over="ignore"):
+            states = np.ascontiguousarray(given, np.float32)
     if states.ndim != 2 or states.shape[1] != dim:
         raise ValueError(f"states must have the shape (n, {dim}), not {states.shape}")
-    if not np.isfinite(states).all():
+    if not all_finite(states):
         raise ValueError("states must be finite numbers")
     return states
 

@@ -170,6 +170,61 @@ def test_a_range_that_vanishes_beside_its_place_loses_no_neighbours(spread: floa
         stored.check(states[:10], k)
 
 
+def test_more_states_than_there_is_room_for_at_the_same_distance() -> None:
+    """Entry ids decide among thousands of equals, which all have to be ranked."""
+    rng = np.random.default_rng(13)
+    stored = Stored(all_identical(rng, 5000, 3))
+    for k in KS:
+        stored.check(np.concatenate([stored.states[0, :1], stored.states[0, :1] + 7]), k)
+
+
+# -- Guesses: a search begins where the one before it has found its neighbours ----------------------------------------
+
+
+def test_what_was_looked_up_before_changes_nothing() -> None:
+    """From one cluster to another and back, alone and in batches."""
+    rng = np.random.default_rng(14)
+    stored = Stored(clustered(rng, 2000, 64), clustered(rng, 40, 64), gaussian(rng, 8, 64))
+    for row in rng.integers(0, 2000, 20):
+        query = stored.states[0, row : row + 1] + gaussian(rng, 1, 64)
+        stored.check(query, 11)
+        stored.check(query * -3, 11)
+        stored.check(np.repeat(query, 3, axis=0), 11)
+
+
+def test_guesses_are_forgotten_with_the_entries_that_they_name() -> None:
+    rng = np.random.default_rng(15)
+    stored = Stored(gaussian(rng, 500, 5), gaussian(rng, 500, 5))
+    query = stored.states[0, 490:491].copy()
+    stored.check(query, 11)
+    stored.index.keep(np.repeat([0, 1], 20), np.tile(np.arange(20), 2))
+    stored.sizes = [20, 20]
+    stored.entry_ids[:, :20] = rng.permutation(40).reshape(2, 20)
+    stored.states[:, 20:] = np.nan
+    stored.check(query, 11)
+
+
+def test_a_buffer_that_was_too_small_for_a_guess() -> None:
+    """The one entry of then is not two of the two entries now."""
+    stored = Stored(np.zeros((1, 2), np.float32), capacity=2)
+    query = np.array([[1.0, 2.0]], np.float32)
+    stored.check(query, 2)
+    stored.put(0, np.array([1]), np.array([[3.0, 0.0]], np.float32))
+    stored.sizes[0] = 2
+    stored.check(query, 2)
+
+
+def test_replaced_entries_are_no_bound() -> None:
+    """What was nearest is somewhere else by now."""
+    rng = np.random.default_rng(16)
+    stored = Stored(gaussian(rng, 3000, 64))
+    query = gaussian(rng, 1, 64)
+    for _ in range(5):
+        slots, _ = stored.index.find(query, np.ones((1, 1), np.bool_), 11)
+        stored.put(0, slots[0, 0], gaussian(rng, 11, 64) * np.float32(100))
+        stored.check(query, 11)
+
+
 # -- Growth, replacement, shifts --------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 
-from mfec.memory.neighbours.instructions import prefetch, subtract_dots_of_halves, subtract_twice_dots
+from mfec.memory.neighbours.instructions import any_within, prefetch, subtract_dots_of_halves, subtract_twice_dots
 
 
 @numba.njit
@@ -24,6 +24,11 @@ def dots(start, added, rows, query, out):
 @numba.njit
 def dots_of_halves(start, added, rows, query, out):
     subtract_dots_of_halves(start.ctypes.data, added, rows.ctypes.data, query.ctypes.data, out.ctypes.data)
+
+
+@numba.njit
+def within(numbers, limit):
+    return any_within(numbers.ctypes.data, limit)
 
 
 @numba.njit
@@ -44,7 +49,7 @@ def extremes_and_random(rng: np.random.Generator) -> list[tuple[np.ndarray, np.n
 def computed() -> dict[str, list[list[int]]]:
     """What this process computes."""
     rng = np.random.default_rng(0)
-    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": []}
+    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": [], "within": []}
     out = np.empty(16, np.int32)
     for rows, query in extremes_and_random(rng):
         start = rng.integers(-(2**20), 2**20, 16).astype(np.int32)
@@ -52,13 +57,20 @@ def computed() -> dict[str, list[list[int]]]:
         answers["bytes"].append(out.tolist())
         dots_of_halves(start, np.int32(-77), rows[:512].copy(), query, out)
         answers["halves"].append(out.tolist())
+        answers["within"].append([int(within(out, np.int32(limit))) for limit in limits_near(out)])
     return answers
+
+
+def limits_near(numbers: np.ndarray) -> list[int]:
+    """Just below the smallest of them, and at it; and the largest number that there is."""
+    smallest = int(numbers.min())
+    return [smallest - 1, smallest, 2**31 - 1]
 
 
 def expected() -> dict[str, list[list[int]]]:
     """The same in plain numpy."""
     rng = np.random.default_rng(0)
-    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": []}
+    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": [], "within": []}
     for rows, query in extremes_and_random(rng):
         start = rng.integers(-(2**20), 2**20, 16)
         whole = rows.reshape(16, 16, 4).transpose(1, 0, 2).reshape(16, 64).astype(np.int64)
@@ -66,6 +78,7 @@ def expected() -> dict[str, list[list[int]]]:
         halves = np.concatenate([packed & 15, packed >> 4], axis=1)
         answers["bytes"].append((start + 1000 - 2 * whole @ query.astype(np.int64)).tolist())
         answers["halves"].append((start - 77 - halves @ query.astype(np.int64)).tolist())
+        answers["within"].append([0, 1, 1])
     return answers
 
 

@@ -135,6 +135,14 @@ def squared_distance(state, query):
     return total
 
 
+@numba.njit(inline="always")
+def fetch_state(states, slot):
+    """Start loading a state into the cache."""
+    size = states.shape[1] * states.itemsize
+    for line in range(states.ctypes.data + slot * size, states.ctypes.data + (slot + 1) * size, 64):
+        prefetch(line)
+
+
 @njit(nogil=True)
 def measure_rows(blocks, norms, begin, end, query, query_norm, distances):
     """Squared distances to rows begin..end, in whole blocks; returns the place of row `begin` in `distances`."""

@@ -2,11 +2,9 @@
 
 A full float32 scan of 6 x 20,000 states of 64 numbers reads 31 MB a step, several emulator steps' worth of time.
 So each state also has a byte code per number (a quarter of the bytes, integer arithmetic). Distances between codes
-bound distances from below; only states that this bound cannot rule out are measured, in float64, and ranked. The
-result is exact, and the same on every machine, for every batch size and every number of threads.
-
-A distance between codes that at least k of them do not exceed is found by bisection: to count those below a number
-takes a fiftieth of the time that measuring them took.
+bound distances from below. Any k entries bound the k-th neighbour from above, and the neighbours of the frame before
+are nearly those of this one. So one pass over the codes leaves some 40 states of 10,000, which are measured and ranked.
+The result is exact whatever was guessed, and the same on every machine, for every batch size and number of threads.
 """
 
 from __future__ import annotations
@@ -25,7 +23,9 @@ from mfec.memory.neighbours.codes import (
     all_entries,
     empty_blocks,
     encode,
+    fetch_state,
     fit_code_book,
+    measure_block,
     measure_rows,
     parts_of,
     put_code,
@@ -33,16 +33,17 @@ from mfec.memory.neighbours.codes import (
     squared_distance,
 )
 from mfec.memory.neighbours.index import IndexInMemory, Shape
-from mfec.memory.neighbours.scan import Stored, enter
+from mfec.memory.neighbours.instructions import any_within
+from mfec.memory.neighbours.scan import Stored, bounds, enter
 from mfec.memory.neighbours.shares import fair_shares
 from mfec.threads import on_all_cores
 
 OUTSIDE = 0.01  # share of numbers below the coded range, and above it
 SMALLEST_CHANGE = 1024  # states taken in before the code book of a memory that has not grown is made anew, at least
-FARTHEST = 2**31 - 1  # distance between codes
-LARGE_ROOT = 30_000.0  # its square still fits those 31 bits
-MANY = 16  # chunks for each neighbour: that many smallest distances will do to find a bound
-CHUNK = 64  # code distances that are skipped together when the smallest of them is too large
+FEW = 16  # look-ups at a time, at most, that are taken for the frames after those of the last ones
+SAMPLED = 512  # entries, at least, that a first guess is made from
+ROOM = 1024  # for states that may be neighbours
+FARTHEST = 2**31 - 1  # squared distance of codes
 
 
 class ExactIndex(IndexInMemory):
@@ -62,6 +63,7 @@ class ExactIndex(IndexInMemory):
         self._scale = 1.0
         self._coded_for = 0  # entries at the time when the code book was made
         self._taken_in = 0  # states since then
+        self._guesses: dict[tuple[int, ...], NDArray[np.int64]] = {}  # slots that were found last, by their shape
 
     @staticmethod
     def bytes_per_entry(dim: int) -> int:
@@ -77,11 +79,12 @@ class ExactIndex(IndexInMemory):
         if self._sizes.sum() >= 2 * self._coded_for or self._taken_in >= max(SMALLEST_CHANGE, self._coded_for):
             self._make_code_book()
         else:
-            self._encode(actions, slots)
+            _encode(self._states, actions, slots, self._coded)
 
     def forget(self) -> None:
         """Make the next code book at once."""
         self._coded_for = 0
+        self._guesses.clear()
 
     @property
     def _coded(self) -> Coded:
@@ -91,19 +94,22 @@ class ExactIndex(IndexInMemory):
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The k nearest entries of each wanted (state, action) pair."""
-        slots = np.full((*wanted.shape, k), -1, np.int64)
-        squared = np.full((*wanted.shape, k), np.inf)
-        largest = int(self._sizes.max())
-        if not largest:  # the first steps of a run do not wait until the search is compiled
-            return slots, squared
-        shares = fair_shares(wanted, self._sizes)
+        if not self._sizes.any():  # the first steps of a run do not wait until the search is compiled
+            return np.full((*wanted.shape, k), -1), np.full((*wanted.shape, k), np.inf)
+        slots, squared = np.empty((*wanted.shape, k), np.int64), np.empty((*wanted.shape, k))
+        # Taken out, so that look-ups of several threads do not write into one another's.
+        guesses = self._guesses.pop(slots.shape, None)
+        if guesses is None:
+            guesses = np.full(slots.shape, -1)
+        shares, n_shares = fair_shares(wanted, self._sizes)
         entries, coded = Stored(self._states, self._entry_ids, self._sizes), self._coded
 
         def search_share(share: int) -> None:
-            scratch = Scratch.of(parts_of(self.dim) * PART, -(-largest // CHUNK))
-            _search_pairs(entries, coded, states, wanted, shares, share, scratch, slots, squared)
+            _search_pairs(entries, coded, states, wanted, shares, share, guesses, slots, squared)
 
-        on_all_cores(search_share, int(shares.max(initial=0)) + 1)
+        on_all_cores(search_share, n_shares)
+        if len(wanted) <= FEW:
+            self._guesses[slots.shape] = guesses
         return slots, squared
 
     def _make_code_book(self) -> None:
@@ -112,10 +118,7 @@ class ExactIndex(IndexInMemory):
         self._coded_for, self._taken_in = len(slots), 0
         some = slice(None, None, max(1, len(slots) // SAMPLE))
         self._low, self._scale = fit_code_book(self._states[actions[some], slots[some]], OUTSIDE)
-        self._encode(actions, slots)
-
-    def _encode(self, actions: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        _encode(self._states, actions, slots, self._coded, np.zeros(parts_of(self.dim) * PART, np.uint8))
+        _encode(self._states, actions, slots, self._coded)
 
 
 class Coded(NamedTuple):
@@ -127,107 +130,125 @@ class Coded(NamedTuple):
     scale: float  # of one step of a code
 
 
-class Scratch(NamedTuple):
-    """What a search writes into."""
-
-    code: NDArray[np.uint8]  # of the state that is searched for
-    shifted: NDArray[np.int8]
-    distances: NDArray[np.int32]  # between codes, in whole chunks
-    smallest: NDArray[np.int32]  # of each chunk
-
-    @classmethod
-    def of(cls, width: int, chunks: int) -> Scratch:
-        """For codes of so many numbers, and so many chunks."""
-        distances, smallest = np.empty(chunks * CHUNK, np.int32), np.empty(chunks, np.int32)
-        return cls(np.zeros(width, np.uint8), np.empty(width, np.int8), distances, smallest)
-
-
 @njit()
-def _encode(states, actions, slots, coded, code):
+def _encode(states, actions, slots, coded):
+    code = np.zeros(coded.codes.shape[2] * PART, np.uint8)
     for row in range(len(actions)):
         action, slot = actions[row], slots[row]
         encode(states[action, slot], coded.low, coded.scale, code)
         put_code(coded.codes[action], coded.norms[action], slot, code)
 
 
+class Query(NamedTuple):
+    """A state to search for, and how it is compared with codes."""
+
+    state: NDArray[np.float32]  # (dim,)
+    shifted: NDArray[np.int8]  # (parts * PART,)
+    norm: int  # its part of each squared distance
+    slack: float  # how much farther apart than two states their codes can be, in steps
+
+
 @njit(nogil=True)
-def _search_pairs(stored, coded, queries, wanted, shares, share, scratch, slots, squared):
-    code, shifted, distances, smallest = scratch
-    k = slots.shape[2]
+def _search_pairs(stored, coded, states, wanted, shares, share, guesses, slots, squared):
     for row in range(wanted.shape[0]):
-        query = queries[row]
-        encode(query, coded.low, coded.scale, code)
-        norm = shift_query(code, shifted)
-        error = _coding_error(query, coded.low, coded.scale, code)
+        query = _coded_query(states[row], coded)
         for action in range(wanted.shape[1]):
-            size = stored.sizes[action]
-            if not wanted[row, action] or shares[row, action] != share or size == 0:
+            if shares[row, action] != share:
                 continue
-            measure_rows(coded.codes[action], coded.norms[action], 0, size, shifted, norm, distances)
-            chunks = _take_smallest(distances, size, smallest)
-            # At first the states whose codes are nearest, at least k of them.
-            below, limit = -1, FARTHEST
-            if size > k:
-                limit = _bound(smallest[:chunks], k) if chunks > MANY * k else _bound(distances[:size], k)
-            while below < limit:
-                near = slots[row, action], squared[row, action]
-                _rank(stored, action, query, distances[:size], smallest[:chunks], below, limit, near)
-                # Then all others that may be nearer than the farthest of the k found. A code is off by at most half a
-                # step in each number (1% more for rounding).
-                below = limit
-                if size > k:
-                    root = np.sqrt(squared[row, action, k - 1]) / coded.scale
-                    root += 1.01 * (0.5 * np.sqrt(len(query)) + error)
-                    limit = int(root * root) + 1 if root < LARGE_ROOT else FARTHEST
+            slots[row, action], squared[row, action] = -1, np.inf
+            if wanted[row, action] and stored.sizes[action] > 0:
+                guess = guesses[row, action]
+                _search_one(stored, coded, action, query, guess, slots[row, action], squared[row, action])
+                guess[:] = slots[row, action]
 
 
 @njit(nogil=True)
-def _coding_error(query, low, scale, code):
-    """How far a query's code lies from the query, or from the nearest point of the coded range, in steps."""
-    error = 0.0
-    for j in range(len(query)):
-        error += (min(max((query[j] - low[j]) / scale, 0.0), float(LEVELS)) - code[j]) ** 2
-    return np.sqrt(error)
+def _coded_query(state, coded):
+    code = np.zeros(coded.codes.shape[2] * PART, np.uint8)
+    encode(state, coded.low, coded.scale, code)
+    error = 0.0  # how far the code lies from the state, or from the nearest point of the range
+    for j in range(len(state)):
+        error += (min(max((state[j] - coded.low[j]) / coded.scale, 0.0), float(LEVELS)) - code[j]) ** 2
+    shifted = np.empty(len(code), np.int8)
+    norm = shift_query(code, shifted)
+    # A stored code is off by at most half a step in each number; 1% more for rounding.
+    return Query(state, shifted, norm, 1.01 * (0.5 * np.sqrt(len(state)) + np.sqrt(error)))
 
 
 @njit(nogil=True)
-def _take_smallest(distances, size, smallest):
-    """Write the smallest distance of each chunk; returns how many chunks there are."""
-    chunks = (size + CHUNK - 1) // CHUNK
-    for i in range(size, chunks * CHUNK):
-        distances[i] = FARTHEST
-    for chunk in range(chunks):
-        least = distances[chunk * CHUNK]
-        for i in range(CHUNK):  # a fixed length vectorises
-            least = min(least, distances[chunk * CHUNK + i])
-        smallest[chunk] = least
-    return chunks
+def _search_one(stored, coded, action, query, guess, slots, squared):
+    # Taken out of their tuples here: in the loop, numba would count a reference to each array for each block.
+    states, entry_ids, size = stored.states[action], stored.entry_ids[action], stored.sizes[action]
+    codes, norms, scale = coded.codes[action], coded.norms[action], coded.scale
+    state, shifted, norm, slack = query
+    # No neighbour is farther than the farthest of any k entries.
+    farthest = np.inf
+    if size >= len(slots):
+        if guess[-1] < 0:
+            _guess(codes, norms, min(size, max(SAMPLED, len(guess), size // 16)), shifted, norm, guess)
+        farthest = 0.0
+        for slot in guess:
+            farthest = max(farthest, bounds(states, slot, state)[1])
+    limit = _farthest_code(farthest, scale, slack)
+    uppers = np.full(len(slots), np.inf)  # the smallest upper bounds so far, smallest first
+    distances, near, lowers = np.empty(BLOCK, np.int32), np.empty(ROOM, np.int64), np.empty(ROOM)
+    found = measured = 0
+    last = (size - 1) // BLOCK
+    for block in range(last + 1):
+        measure_block(codes, norms, block, shifted, norm, distances, 0)
+        if any_within(distances.ctypes.data, limit):
+            for i in range(min(BLOCK, size - block * BLOCK)):
+                if distances[i] <= limit:
+                    near[found] = block * BLOCK + i
+                    fetch_state(states, near[found])
+                    found += 1
+        # A state is 150 ns away in memory. Some blocks later it has come.
+        if found - measured > BLOCK or block == last:
+            for i in range(measured, found):
+                lower, upper = bounds(states, near[i], state)
+                if lower <= farthest:
+                    near[measured], lowers[measured] = near[i], lower
+                    measured += 1
+                    _insert(uppers, upper)
+                    farthest = min(farthest, uppers[-1])
+            found = measured
+            limit = _farthest_code(farthest, scale, slack)
+        # Ranked at the end, since few are left then: a float64 distance, and its place among others, take 100 ns.
+        if measured > ROOM - 3 * BLOCK or block == last:
+            for i in range(measured):
+                if lowers[i] <= farthest:
+                    enter(squared_distance(states[near[i]], state), near[i], entry_ids, slots, squared)
+            found = measured = 0
 
 
 @njit(nogil=True)
-def _bound(distances, k):
-    """A distance that at least k of these do not exceed, and not many more than that unless they are equal."""
-    low, high, within = distances[0], distances[0], len(distances)
-    for i in range(len(distances)):  # a loop over the numbers themselves does not vectorise
-        low, high = min(low, distances[i]), max(high, distances[i])
-    while within > 2 * k + 8 and low < high:
-        middle, n = np.int32((low + high) >> 1), 0
-        for i in range(len(distances)):
-            n += distances[i] <= middle
-        if n >= k:
-            high, within = middle, n
-        else:
-            low = np.int32(middle + 1)
-    return high
+def _insert(smallest, number):
+    """Insert a number into a list of the smallest, in order; the largest leaves."""
+    if number < smallest[-1]:
+        at = len(smallest) - 1
+        while at > 0 and smallest[at - 1] > number:
+            smallest[at] = smallest[at - 1]
+            at -= 1
+        smallest[at] = number
 
 
 @njit(nogil=True)
-def _rank(stored, action, query, distances, smallest, below, limit, near):
-    """Rank by true distance the states whose distances between codes are above `below`, and up to `limit`."""
-    slots, squared = near
-    for chunk in range(len(smallest)):
-        if smallest[chunk] <= limit:
-            for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(distances))):
-                if below < distances[i] <= limit:
-                    apart = squared_distance(stored.states[action, i], query)
-                    enter(apart, i, stored.entry_ids[action], slots, squared)
+def _farthest_code(farthest, scale, slack):
+    """The largest squared distance of codes, int32, where states are at most this squared distance apart."""
+    return np.int32(min((np.sqrt(farthest) / scale + slack) ** 2 + 1.0, float(FARTHEST)))
+
+
+@njit(nogil=True)
+def _guess(codes, norms, size, shifted, norm, guess):
+    """Write the slots with the k smallest code distances among the first entries into `guess`."""
+    distances = np.empty(size + BLOCK, np.int32)
+    measure_rows(codes, norms, 0, size, shifted, norm, distances)
+    guess[:] = -1  # a buffer that was too small for k has left some
+    last = len(guess) - 1
+    for i in range(size):
+        if guess[last] < 0 or distances[i] < distances[guess[last]]:
+            at = last
+            while at > 0 and (guess[at - 1] < 0 or distances[guess[at - 1]] > distances[i]):
+                guess[at] = guess[at - 1]
+                at -= 1
+            guess[at] = i

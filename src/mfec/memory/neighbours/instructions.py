@@ -72,6 +72,20 @@ def _prefetch(typing_context: Any, address: Any) -> Any:
 prefetch: Any = intrinsic(_prefetch)
 
 
+def _any_within(typing_context: Any, numbers: Any, limit: Any) -> Any:
+    """Whether any of 16 numbers, int32 (16,), is at most `limit`; `numbers` is an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        line = builder.load(builder.inttoptr(arguments[0], LANES.as_pointer()), align=4)
+        within = builder.icmp_signed("<=", line, _spread(builder, arguments[1]))
+        return builder.icmp_unsigned("!=", builder.bitcast(within, SHORT), ir.Constant(SHORT, 0))
+
+    return types.boolean(types.uintp, types.int32), generate
+
+
+any_within: Any = intrinsic(_any_within)
+
+
 def _lines(builder: Any, address: Any, n: int) -> list[Any]:
     lines = builder.inttoptr(address, LANES.as_pointer())
     places = (ir.Constant(ir.IntType(64), place) for place in range(n))

@@ -25,11 +25,19 @@ class Stored(NamedTuple):
 def scan(states, entry_ids, query, slots, squared):
     """The nearest of all states (n, dim): slots and squared distances, nearest first, older first among equals."""
     for slot in range(len(states)):
-        # A float32 distance is right to 1 in 1,000 for thousands of numbers, unless it overflows or vanishes.
-        rough = _rough_distance(states[slot], query)
-        if TINY < rough < np.inf and rough * np.float32(0.999) > squared[-1]:
-            continue
-        enter(squared_distance(states[slot], query), slot, entry_ids, slots, squared)
+        if bounds(states, slot, query)[0] <= squared[-1]:
+            enter(squared_distance(states[slot], query), slot, entry_ids, slots, squared)
+
+
+@njit(nogil=True)
+def bounds(states, slot, query):
+    """What the squared distance to a state lies between, at a tenth of its cost."""
+    # A float32 distance is right to 1 in 1,000 for thousands of numbers, unless it overflows or vanishes.
+    rough = np.float64(_rough_distance(states, slot, query))
+    if TINY < rough < np.inf:
+        return 0.999 * rough, 1.001 * rough
+    whole = squared_distance(states[slot], query)
+    return whole, whole
 
 
 @njit(nogil=True)
@@ -50,9 +58,9 @@ def enter(distance, slot, entry_ids, slots, squared):
 
 
 @njit(nogil=True, fastmath={"contract", "reassoc"})
-def _rough_distance(state, query):
+def _rough_distance(states, slot, query):
     total = np.float32(0.0)
     for j in range(len(query)):
-        step = state[j] - query[j]
+        step = states[slot, j] - query[j]
         total += step * step
     return total
