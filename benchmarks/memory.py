@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mfec.memory import EpisodicMemory
-from peers import PEERS, FaissFlat, KdTree, Peer
+from peers import PEERS, FaissFlat, FaissHnsw, KdTree, Peer
 from recorded_states import recorded_states
 
 GAMES = {6: "qbert", 9: "ms_pacman", 18: "ms_pacman"}  # 18 actions: Ms. Pac-Man's states in twice as many buffers
@@ -82,7 +82,7 @@ def measure(n_actions: int, entries: int, options: argparse.Namespace) -> list[d
         return rows
     few = n_actions if n_actions * entries <= options.peer_entries else 1
     for kind in PEERS:
-        if entries > 100_000 and (kind is KdTree or not kind.deletes):
+        if entries > 100_000 and kind in (KdTree, FaissHnsw):
             continue
         if row := measure_peer(kind, states[:few], n_actions, queries, truth[:, :few], options.steps):
             rows.append(row)
