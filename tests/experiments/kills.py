@@ -76,11 +76,8 @@ class Killed:
             self._run("first")
         else:
             self._train("first")  # here, so that children of this process find all imported and compiled
-        child = self._start("whole")
-        self._wait_for_a_checkpoint("whole")
-        began = time.perf_counter()
-        ended(child)
-        self.seconds = time.perf_counter() - began
+        self._run("whole")
+        self.checkpoints = self._written("whole")
         self.ending = self._ending("whole")
 
     def kill_and_go_on(self, rng: random.Random) -> tuple[str, bool]:
@@ -89,8 +86,8 @@ class Killed:
         while not os.WIFSIGNALED(status):  # some end before
             shutil.rmtree(self.folder / "killed", ignore_errors=True)
             child = self._start("killed")
-            self._wait_for_a_checkpoint("killed")
-            time.sleep(rng.uniform(0.0, self.seconds))
+            self._wait_for_checkpoints("killed", rng.randrange(1, self.checkpoints))
+            time.sleep(rng.uniform(0.0, 0.05))  # a checkpoint takes some milliseconds, the steps to the next one more
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
         came = self._came_upon("killed")
@@ -111,9 +108,14 @@ class Killed:
     def _run(self, name: str, *more: str) -> None:
         ended(self._start(name, *more))
 
-    def _wait_for_a_checkpoint(self, name: str) -> None:
-        while not RunDirectory(self.folder / name).has_checkpoint:
+    def _wait_for_checkpoints(self, name: str, number: int) -> None:
+        while self._written(name) < number:
             time.sleep(0.001)
+
+    def _written(self, name: str) -> int:
+        """How many checkpoints were begun so far; their data files have the number."""
+        files = RunDirectory(self.folder / name).checkpoint.glob("episodes-*.safetensors")
+        return max((int(file.stem.rpartition("-")[2]) for file in files), default=0)
 
     def _start(self, name: str, *more: str) -> int:
         return forked(lambda: self._train(name, *more))

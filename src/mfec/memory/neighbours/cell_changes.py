@@ -92,7 +92,8 @@ def begin_book(low, scale, coded):
     """Code all centres by a new book, and entries by and by: `renew_cells`."""
     books, centres = coded.books, coded.centres
     old, new = books.today[0], 1 - books.today[0]
-    books.lows[new], books.scales[new], books.today[0] = low, scale, new
+    _copy(low, books.lows[new])
+    books.scales[new], books.today[0] = scale, new
     code = np.zeros(centres.codes.shape[1], np.uint8)
     for region in range(centres.counts[N_REGIONS]):
         get_code(centres.regions, region, code)
@@ -138,7 +139,8 @@ def _insert(states, action, slot, coded):
     encode(states[action, slot], coded.books.lows[book], coded.books.scales[book], code)
     if centres.counts[N_CELLS] == 0:
         cell = add_cell(centres, code)
-        centres.codes[cell], centres.steps[cell] = code, (LEVELS + 14) // 15
+        _copy(code, centres.codes[cell])
+        centres.steps[cell] = (LEVELS + 14) // 15
         centres.misfits[cell], centres.books[cell] = 0, book
     query = np.empty(len(code), np.int8)
     norm = shift_query(code, query)
@@ -183,7 +185,7 @@ def _divide(states, cell, coded):
     for part in range(2):
         mine = side == (part == 1)
         cell = add_cell(centres, means[part])
-        centres.codes[cell] = means[part]
+        _copy(means[part], centres.codes[cell])
         _fill(states.shape[2], actions[mine], slots[mine], codes[mine], cell, coded)
 
 
@@ -220,6 +222,12 @@ def _codes_of(states, actions, slots, coded):
     for i in range(len(actions)):
         encode(states[actions[i], slots[i]], coded.books.lows[book], coded.books.scales[book], codes[i])
     return codes
+
+
+@njit(nogil=True)
+def _copy(numbers, target):
+    for j in range(len(numbers)):  # to assign rows, numba compiles a second's worth of errors about shapes
+        target[j] = numbers[j]
 
 
 @njit(nogil=True)

@@ -159,7 +159,8 @@ def _search_pairs(stored, coded, states, wanted, shares, share, guesses, slots, 
             if wanted[row, action] and stored.sizes[action] > 0:
                 guess = guesses[row, action]
                 _search_one(stored, coded, action, query, guess, slots[row, action], squared[row, action])
-                guess[:] = slots[row, action]
+                for i in range(len(guess)):  # to assign rows, numba compiles a second's worth of errors about shapes
+                    guess[i] = slots[row, action, i]
 
 
 @njit(nogil=True)
