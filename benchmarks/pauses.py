@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import time
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,10 @@ def main() -> None:
     pool = recorded_states("ms_pacman", options.states)
     memory = EpisodicMemory(ACTIONS, pool.shape[1], capacity=options.entries, index="cells")
     playing = Playing(memory, pool)
-    while len(memory) < ACTIONS * options.entries:
-        playing.episode(look_up=len(memory) % 20 == 0)
+    for number in count():
+        if len(memory) == ACTIONS * options.entries:
+            break
+        playing.episode(look_up=number % 100 == 0)
     at_once = making_cells(memory)
     playing.taken.clear()
     while len(playing.taken) < options.steps:

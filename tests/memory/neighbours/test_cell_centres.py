@@ -23,7 +23,7 @@ from mfec.memory.neighbours.cell_centres import (
     reads_to_reach,
     remove_cell,
 )
-from mfec.memory.neighbours.codes import PART, shift_query
+from mfec.memory.neighbours.codes import PART, put_code, shift_query
 
 Codes = NDArray[np.uint8]
 
@@ -87,6 +87,26 @@ def test_cells_come_and_go_as_in_a_dictionary(phases: list[tuple[int, int]], see
         for cell in rng.permutation(list(centres.known))[:removed].tolist():
             centres.remove(cell)
         centres.check()
+
+
+def test_a_full_region_whose_parts_lie_farther_away_than_another_full_one() -> None:
+    """Both are divided: one cell too many would lie in the next region's place."""
+    centres, n = Centres(), 0
+    arrays = centres.arrays
+    for region, middles in enumerate([(50, 150), (112, 112)]):
+        for place in range(REGION):
+            code = np.full(PART, middles[place % 2], np.uint8)
+            put_code(arrays.centres, arrays.norms, region * REGION + place, code)
+            arrays.cells[region, place], arrays.places[n] = n, region * REGION + place
+            centres.known[n] = code
+            n += 1
+        put_code(arrays.regions, arrays.region_norms, region, np.full(PART, sum(middles) // 2, np.uint8))
+        arrays.filled[region] = REGION
+    arrays.counts[:3] = 2, n, n
+    centres.check()
+    centres.add(np.full(PART, 104, np.uint8))
+    centres.check()
+    assert arrays.counts[N_REGIONS] == 4
 
 
 def filled_centres(n: int) -> Centres:

@@ -222,7 +222,7 @@ def _put_into_region(centres, cell, code):
     query = np.empty(len(code), np.int8)
     norm = shift_query(code, query)
     region = _nearest_region(centres, query, norm)
-    if centres.filled[region] == REGION:
+    while centres.filled[region] == REGION:  # its parts may lie farther away than another region, which may be full too
         _divide_region(centres, region)
         region = _nearest_region(centres, query, norm)
     place = region * REGION + centres.filled[region]
