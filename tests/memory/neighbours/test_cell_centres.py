@@ -150,7 +150,7 @@ def test_a_search_reads_a_cell_if_it_reads_as_many_as_it_takes(reads: int) -> No
     enough = read = 0
     for code in some_codes(np.random.default_rng(4), 10):
         query = centres.query(code)
-        needed = reads_to_reach(centres.arrays, *query)
+        needed = reads_to_reach(centres.arrays, *query, 600)
         chosen = set(nearest_cells(centres.arrays, *query, reads).tolist())
         within = {cell for cell in centres.known if needed[cell] <= reads}
         enough += len(within & chosen)

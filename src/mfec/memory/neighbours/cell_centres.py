@@ -112,13 +112,10 @@ def centre_of(centres, cell, code):
 @njit(nogil=True)
 def nearest_cell(centres, query, norm):
     """The cell that an entry belongs to, and its distance: the nearest one in the nearest regions."""
-    n_regions = centres.counts[N_REGIONS]
-    to_region = np.empty((n_regions + BLOCK - 1) // BLOCK * BLOCK, np.int32)
-    measure_rows(centres.regions, centres.region_norms, 0, n_regions, query, norm, to_region)
-    distances = np.empty(REGION, np.int32)
+    to_region, distances = _measure_regions(centres, query, norm), np.empty(REGION, np.int32)
     nearest, place = np.int64(np.iinfo(np.int32).max), np.int64(0)
-    for _ in range(min(ASSIGN_REGIONS, n_regions)):
-        region = np.argmin(to_region[:n_regions])
+    for _ in range(min(ASSIGN_REGIONS, len(to_region))):
+        region = np.argmin(to_region)
         to_region[region] = np.iinfo(np.int32).max
         begin = region * REGION
         measure_rows(centres.centres, centres.norms, begin, begin + centres.filled[region], query, norm, distances)
@@ -146,10 +143,10 @@ def nearest_cells(centres, query, norm, reads):
 
 
 @njit(nogil=True)
-def reads_to_reach(centres, query, norm):
+def reads_to_reach(centres, query, norm, most):
     """How many cells a search must read until it reads each cell, int64 (numbers,): its place in the order of all.
 
-    At least so many that its region is looked at.
+    At least so many that its region is looked at. All that lie beyond the `most` nearest count as the last.
     """
     order = _nearest_regions(centres, query, norm)
     places, distances = _measure_cells(centres, order, query, norm, centres.counts[N_CELLS])
@@ -158,8 +155,9 @@ def reads_to_reach(centres, query, norm):
     for region in order:
         looked_at[region] = before // LOOK_AT + 1
         before += centres.filled[region]
-    reads = np.empty(centres.counts[NUMBERS], np.int64)
-    for nearer, i in enumerate(np.argsort(distances)):
+    near = np.flatnonzero(distances <= np.partition(distances, most - 1)[most - 1])
+    reads = np.full(centres.counts[NUMBERS], centres.counts[N_CELLS])
+    for nearer, i in enumerate(near[np.argsort(distances[near])]):
         region = places[i] // REGION
         reads[centres.cells[region, places[i] % REGION]] = max(nearer + 1, looked_at[region])
     return reads
@@ -181,12 +179,17 @@ def _measure_cells(centres, regions, query, norm, n):
 
 @njit(nogil=True)
 def _nearest_regions(centres, query, norm):
+    order = np.empty(centres.counts[N_REGIONS], np.int64)
+    _order_nearly(_measure_regions(centres, query, norm), order)
+    return order
+
+
+@njit(nogil=True)
+def _measure_regions(centres, query, norm):
     n = centres.counts[N_REGIONS]
     distances = np.empty((n + BLOCK - 1) // BLOCK * BLOCK, np.int32)
     measure_rows(centres.regions, centres.region_norms, 0, n, query, norm, distances)
-    order = np.empty(n, np.int64)
-    _order_nearly(distances[:n], order)
-    return order
+    return distances[:n]
 
 
 @njit(nogil=True)
@@ -221,23 +224,15 @@ def _put_into_region(centres, cell, code):
         put_code(centres.regions, centres.region_norms, 0, code)
     query = np.empty(len(code), np.int8)
     norm = shift_query(code, query)
-    region = _nearest_region(centres, query, norm)
+    region = np.argmin(_measure_regions(centres, query, norm))
     while centres.filled[region] == REGION:  # its parts may lie farther away than another region, which may be full too
         _divide_region(centres, region)
-        region = _nearest_region(centres, query, norm)
+        region = np.argmin(_measure_regions(centres, query, norm))
     place = region * REGION + centres.filled[region]
     centres.filled[region] += 1
     centres.cells[region, place % REGION] = cell
     centres.places[cell] = place
     put_code(centres.centres, centres.norms, place, code)
-
-
-@njit(nogil=True)
-def _nearest_region(centres, query, norm):
-    n = centres.counts[N_REGIONS]
-    distances = np.empty((n + BLOCK - 1) // BLOCK * BLOCK, np.int32)
-    measure_rows(centres.regions, centres.region_norms, 0, n, query, norm, distances)
-    return np.argmin(distances[:n])
 
 
 @njit(nogil=True)

@@ -75,14 +75,14 @@ def merge_candidates(kept):
 
 
 @njit(nogil=True)
-def measure_effort(coded, state, kept, slots, reads, places):
-    """What it takes to find each of the neighbours `slots`, (n_actions, k), that a search of all cells has found.
+def measure_effort(coded, state, kept, slots, most, reads, places):
+    """What it takes to find each of the neighbours `slots`, (n_actions, k), that a search of `most` cells has found.
 
     How many cells are to be read is written into `reads`, and into `places` its place among the candidates.
     """
     codes = np.zeros((2, coded.centres.codes.shape[1]), np.uint8)
     query, norm = _coded_query(coded, state, codes)
-    to_reach = reads_to_reach(coded.centres, query, norm)
+    to_reach = reads_to_reach(coded.centres, query, norm, most)
     for action in range(len(slots)):
         for i in range(slots.shape[1]):
             if slots[action, i] >= 0:

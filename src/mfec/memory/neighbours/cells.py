@@ -62,6 +62,7 @@ from mfec.memory.neighbours.scan import Stored, scan
 from mfec.threads import n_threads, on_all_cores
 
 OFTEN, LEAST_OFTEN = 512, 16  # measured after every 512th of the entries has changed, and after 16 changes at least
+MORE, FEW_CELLS = 8, 512  # times as many cells as a search reads hold all neighbours that matter; and at least so many
 RENEWED = 16  # entries put for each cell that is coded anew
 OTHER_SCALE, OTHER_RANGE = 1.2, 1 / 16  # how much another book must differ to be taken
 MANY_OUTSIDE = 0.1  # share of the entries put
@@ -256,11 +257,12 @@ class CellIndex(IndexInMemory):
         wanted = np.ones(self.n_actions, np.bool_)
         slots = np.full((self.n_actions, self._k), -1, np.int64)
         squared = np.full(slots.shape, np.inf)
-        plenty = 15 * self._k + SPARES[-1]  # candidates with which reading all cells is as good as exact
-        kept = self._read(query, wanted, self._n_cells, plenty, n_threads())
+        plenty = 15 * self._k + SPARES[-1]  # candidates with which reading so many cells is as good as exact
+        enough = min(self._n_cells, max(FEW_CELLS, MORE * self._reads))
+        kept = self._read(query, wanted, enough, plenty, n_threads())
         rank_candidates(self._stored, query, wanted, kept, EVERYTHING_BY_CELLS, slots, squared)
         self._needed_reads[at], self._needed_places[at] = -1, -1
-        measure_effort(self._cells, query, kept, slots, self._needed_reads[at], self._needed_places[at])
+        measure_effort(self._cells, query, kept, slots, enough, self._needed_reads[at], self._needed_places[at])
         self._compare_with_scan(query, squared, self._efforts % self.n_actions, at)
         self._efforts += 1
         self._set_reads()
