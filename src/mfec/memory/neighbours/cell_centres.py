@@ -43,7 +43,7 @@ class CentreArrays(NamedTuple):
     centres: NDArray[np.uint8]  # codes of cells, in blocks, in the order of `cells`
     norms: NDArray[np.int32]
     codes: NDArray[np.uint8]  # (cells, width): the centre of each cell, in the book that its entries are coded by
-    places: NDArray[np.int32]  # (cells,): where in `cells`
+    places: NDArray[np.int32]  # (cells,): where in `cells`, of those that are in use
     steps: NDArray[np.int32]  # (cells,): codes to a step of half codes
     misfits: NDArray[np.int32]  # (cells,): entries that lie far from the centre
     books: NDArray[np.uint8]  # (cells,): the book that its entries are coded by
@@ -57,13 +57,13 @@ def empty_centres(cells: int, dim: int) -> CentreArrays:
     regions = cells // (REGION // 8) + 2
     return CentreArrays(
         regions=empty_blocks((-(-regions // BLOCK),), dim),
-        region_norms=np.zeros(-(-regions // BLOCK) * BLOCK, np.int32),
+        region_norms=np.empty(-(-regions // BLOCK) * BLOCK, np.int32),
         cells=np.empty((regions, REGION), np.int32),
         filled=np.zeros(regions, np.int32),
         centres=empty_blocks((regions * REGION // BLOCK,), dim),
-        norms=np.zeros(regions * REGION, np.int32),
+        norms=np.empty(regions * REGION, np.int32),
         codes=np.empty((cells, width), np.uint8),
-        places=np.full(cells, -1, np.int32),
+        places=np.empty(cells, np.int32),
         steps=np.empty(cells, np.int32),
         misfits=np.empty(cells, np.int32),
         books=np.empty(cells, np.uint8),
@@ -97,7 +97,6 @@ def remove_cell(centres, cell):
     region = centres.places[cell] // REGION
     last = region * REGION + centres.filled[region] - 1
     _move_cell(centres, last, centres.places[cell])
-    centres.places[cell] = -1
     centres.filled[region] -= 1
     if centres.filled[region] < REGION // 8 and counts[N_REGIONS] > 1:
         _dissolve_region(centres, region)
