@@ -20,8 +20,8 @@ from mfec.memory.neighbours.codes import (
     encode,
     fit_code_book,
     half_query,
-    measure_block,
-    measure_half_block,
+    measure_blocks,
+    measure_half_blocks,
     measure_rows,
     parts_of,
     put_code,
@@ -92,20 +92,19 @@ def test_codes_are_laid_out_in_blocks(dim: int) -> None:
 
 
 @pytest.mark.parametrize("dim", DIMS)
-def test_a_block_is_measured(dim: int) -> None:
+@pytest.mark.parametrize(("first", "n"), [(0, 1), (1, 1), (0, 3), (1, 2), (2, 0)])
+def test_blocks_are_measured(dim: int, first: int, n: int) -> None:
     rng = np.random.default_rng(dim)
-    codes = some_codes(rng, 2 * BLOCK, dim)
+    codes = some_codes(rng, 3 * BLOCK, dim)
     blocks, norms = in_blocks(codes)
-    query = np.empty(codes.shape[1], np.int8)
+    query, measured = np.empty(codes.shape[1], np.int8), slice(BLOCK, (1 + n) * BLOCK)
     for code in (*some_codes(rng, 4, dim), codes[5]):
         norm = shift_query(code, query)
-        for block in (0, 1):
-            distances = np.full(3 * BLOCK, UNTOUCHED, np.int32)
-            measure_block(blocks, norms, block, query, norm, distances, BLOCK)
-            steps = codes[block * BLOCK : (block + 1) * BLOCK].astype(np.int64) - code.astype(np.int64)
-            assert distances[BLOCK : 2 * BLOCK].tolist() == (steps**2).sum(axis=1).tolist()
-            assert (distances[:BLOCK] == UNTOUCHED).all()
-            assert (distances[2 * BLOCK :] == UNTOUCHED).all()
+        distances = np.full(5 * BLOCK, UNTOUCHED, np.int32)
+        measure_blocks(blocks, norms, first, n, query, norm, distances, BLOCK)
+        steps = codes[first * BLOCK : (first + n) * BLOCK].astype(np.int64) - code.astype(np.int64)
+        assert distances[measured].tolist() == (steps**2).sum(axis=1).tolist()
+        assert (np.delete(distances, measured) == UNTOUCHED).all()
 
 
 @pytest.mark.parametrize("dim", DIMS)
@@ -151,11 +150,12 @@ def test_half_codes_are_laid_out_in_blocks(dim: int, step: int) -> None:
 
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("step", STEPS)
-def test_a_half_block_is_measured(dim: int, step: int) -> None:
+@pytest.mark.parametrize(("first", "n"), [(0, 1), (2, 1), (0, 3), (1, 2)])
+def test_half_blocks_are_measured(dim: int, step: int, first: int, n: int) -> None:
     rng = np.random.default_rng(dim)
-    codes, centre = some_codes(rng, 2 * BLOCK, dim), some_codes(rng, 3, dim)[1]
+    codes, centre = some_codes(rng, 3 * BLOCK, dim), some_codes(rng, 3, dim)[1]
     blocks, norms = in_half_blocks(codes, centre, step)
-    query, distances = np.empty(codes.shape[1], np.int8), np.empty(BLOCK, np.int32)
+    query, distances = np.empty(codes.shape[1], np.int8), np.empty(n * BLOCK, np.int32)
     for code in (*some_codes(rng, 4, dim), codes[5], centre):
         norm = half_query(code, centre, step, query)
         away = code.astype(np.int64) - centre.astype(np.int64)
@@ -163,14 +163,13 @@ def test_a_half_block_is_measured(dim: int, step: int) -> None:
         halves_of_a_step = np.clip(unclipped, -128, 127)
         assert query.tolist() == halves_of_a_step.tolist()
         assert norm == (unclipped**2).sum() // 4  # a query that is far away stays far away
-        for block in (0, 1):
-            measure_half_block(blocks, norms, block, query, norm, distances)
-            rows = half_codes(codes[block * BLOCK : (block + 1) * BLOCK], centre, step)
-            products = (rows * halves_of_a_step).sum(axis=1)
-            assert distances.tolist() == ((rows**2).sum(axis=1) - products + norm).tolist()
-            assert (distances >= 0).all()
-            if (halves_of_a_step == unclipped).all():  # the square of rows - query / 2, rounded down
-                assert distances.tolist() == (((2 * rows - unclipped) ** 2).sum(axis=1) // 4).tolist()
+        measure_half_blocks(blocks, norms, first, n, query, norm, distances)
+        rows = half_codes(codes[first * BLOCK : (first + n) * BLOCK], centre, step)
+        products = (rows * halves_of_a_step).sum(axis=1)
+        assert distances.tolist() == ((rows**2).sum(axis=1) - products + norm).tolist()
+        assert (distances >= 0).all()
+        if (halves_of_a_step == unclipped).all():  # the square of rows - query / 2, rounded down
+            assert distances.tolist() == (((2 * rows - unclipped) ** 2).sum(axis=1) // 4).tolist()
 
 
 @pytest.mark.parametrize("dim", DIMS)
@@ -187,7 +186,7 @@ def test_half_codes_measure_what_codes_do(dim: int) -> None:
     for spread in (0, 30, 120):
         code = np.zeros(width, np.uint8)
         code[:dim] = rng.integers(128 - spread, 129 + spread, dim)
-        measure_half_block(blocks, norms, 0, query, half_query(code, centre, step, query), distances)
+        measure_half_blocks(blocks, norms, 0, 1, query, half_query(code, centre, step, query), distances)
         true = np.sqrt(((codes.astype(np.float64) - code) ** 2).sum(axis=1)) / step
         assert (distances >= 0).all()
         # The distance itself is rounded down, by less than 1 in the square.

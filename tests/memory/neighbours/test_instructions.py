@@ -13,17 +13,32 @@ import numba
 import numpy as np
 import pytest
 
-from mfec.memory.neighbours.instructions import any_within, prefetch, subtract_dots_of_halves, subtract_twice_dots
+from mfec.memory.neighbours.instructions import (
+    any_within,
+    prefetch,
+    scale_difference,
+    subtract_dots_of_halves,
+    subtract_twice_dots,
+)
+
+UNITS = (2**17, 2**17 // 7, 2**11)  # of steps of half codes: 1, 7 and 64
 
 
 @numba.njit
 def dots(start, added, rows, query, out):
-    subtract_twice_dots(start.ctypes.data, added, rows.ctypes.data, query.ctypes.data, out.ctypes.data)
+    n = len(out) // 16
+    subtract_twice_dots(start.ctypes.data, added, rows.ctypes.data, 1024, n, query.ctypes.data, out.ctypes.data)
 
 
 @numba.njit
 def dots_of_halves(start, added, rows, query, out):
-    subtract_dots_of_halves(start.ctypes.data, added, rows.ctypes.data, query.ctypes.data, out.ctypes.data)
+    n = len(out) // 16
+    subtract_dots_of_halves(start.ctypes.data, added, rows.ctypes.data, 512, n, query.ctypes.data, out.ctypes.data)
+
+
+@numba.njit
+def scaled(code, centre, unit, middle, out):
+    return scale_difference(code.ctypes.data, centre.ctypes.data, unit, middle, out.ctypes.data)
 
 
 @numba.njit
@@ -39,25 +54,29 @@ def fetch(numbers):
 
 def extremes_and_random(rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rows and queries; the first ones reach the largest sums of either sign."""
-    rows = [np.full(1024, 255, np.uint8), np.full(1024, 255, np.uint8), np.zeros(1024, np.uint8)]
+    rows = [np.full(2048, 255, np.uint8), np.full(2048, 255, np.uint8), np.zeros(2048, np.uint8)]
     queries = [np.full(64, -128, np.int8), np.full(64, 127, np.int8), np.full(64, -1, np.int8)]
-    rows += [rng.integers(0, 256, 1024, np.uint8) for _ in range(5)]
-    queries += [rng.integers(-128, 128, 64).astype(np.int8) for _ in range(5)]
+    rows += [rng.integers(0, 256, 2048, np.uint8) for _ in range(5)]
+    rows.append(np.repeat(np.array([255, 0], np.uint8), 64)[np.arange(2048) % 128])  # the largest differences
+    queries += [rng.integers(-128, 128, 64).astype(np.int8) for _ in range(6)]
     return list(zip(rows, queries, strict=True))
 
 
 def computed() -> dict[str, list[list[int]]]:
     """What this process computes."""
     rng = np.random.default_rng(0)
-    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": [], "within": []}
-    out = np.empty(16, np.int32)
+    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": [], "within": [], "scaled": []}
+    out, scaled_out = np.empty(32, np.int32), np.empty(64, np.int8)
     for rows, query in extremes_and_random(rng):
-        start = rng.integers(-(2**20), 2**20, 16).astype(np.int32)
+        start = rng.integers(-(2**20), 2**20, 32).astype(np.int32)
         dots(start, np.int32(1000), rows, query, out)
         answers["bytes"].append(out.tolist())
-        dots_of_halves(start, np.int32(-77), rows[:512].copy(), query, out)
+        dots_of_halves(start, np.int32(-77), rows[:1024].copy(), query, out)
         answers["halves"].append(out.tolist())
-        answers["within"].append([int(within(out, np.int32(limit))) for limit in limits_near(out)])
+        answers["within"].append([int(within(out[:16], np.int32(limit))) for limit in limits_near(out[:16])])
+        for unit in UNITS:
+            total = scaled(rows[:64], rows[64:128], np.int32(unit), np.int32(16), scaled_out)
+            answers["scaled"].append([total, *scaled_out.tolist()])
     return answers
 
 
@@ -70,15 +89,19 @@ def limits_near(numbers: np.ndarray) -> list[int]:
 def expected() -> dict[str, list[list[int]]]:
     """The same in plain numpy."""
     rng = np.random.default_rng(0)
-    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": [], "within": []}
+    answers: dict[str, list[list[int]]] = {"bytes": [], "halves": [], "within": [], "scaled": []}
     for rows, query in extremes_and_random(rng):
-        start = rng.integers(-(2**20), 2**20, 16)
-        whole = rows.reshape(16, 16, 4).transpose(1, 0, 2).reshape(16, 64).astype(np.int64)
-        packed = rows[:512].reshape(8, 16, 4).transpose(1, 0, 2).reshape(16, 32).astype(np.int64)
+        start = rng.integers(-(2**20), 2**20, 32)
+        whole = rows.reshape(2, 16, 16, 4).transpose(0, 2, 1, 3).reshape(32, 64).astype(np.int64)
+        packed = rows[:1024].reshape(2, 8, 16, 4).transpose(0, 2, 1, 3).reshape(32, 32).astype(np.int64)
         halves = np.concatenate([packed & 15, packed >> 4], axis=1)
         answers["bytes"].append((start + 1000 - 2 * whole @ query.astype(np.int64)).tolist())
         answers["halves"].append((start - 77 - halves @ query.astype(np.int64)).tolist())
         answers["within"].append([0, 1, 1])
+        away = rows[:64].astype(np.int64) - rows[64:128]
+        for unit in UNITS:
+            numbers = (away * unit + 32768) // 65536 + 16
+            answers["scaled"].append([int((numbers**2).sum()), *np.clip(numbers, -128, 127).tolist()])
     return answers
 
 

@@ -12,11 +12,11 @@ from mfec.memory.neighbours.codes import (
     encode,
     fetch_half_block,
     half_query,
-    measure_half_block,
+    measure_half_blocks,
     shift_query,
     squared_distance,
 )
-from mfec.memory.neighbours.instructions import prefetch
+from mfec.memory.neighbours.instructions import any_within, prefetch
 from mfec.memory.neighbours.scan import enter, scan
 
 SMALL = 1024  # entries of a buffer that is read in full
@@ -104,7 +104,7 @@ def read_cells(coded, chosen, wanted, codes, kept):
     today, scales = coded.books.today[0], coded.books.scales
     to_today = (scales[1 - today] / scales[today]) ** 2
     first_wanted, last_wanted = np.argmax(wanted), n_actions - 1 - np.argmax(wanted[::-1])
-    query, distances = np.empty(codes.shape[1], np.int8), np.empty(BLOCK, np.int32)
+    query, distances = np.empty(codes.shape[1], np.int8), np.empty(ROWS, np.int32)
     loosest = _loosest(kept, wanted)
     for i in range(len(chosen)):
         # Cells lie all over the memory: without a prefetch, each one begins with a wait.
@@ -126,21 +126,25 @@ def read_cells(coded, chosen, wanted, codes, kept):
         norm = half_query(codes[book], centres.codes[cell], step, query)
         action = first_wanted
         first, last = rows.starts[cell, first_wanted], rows.starts[cell, last_wanted + 1]
-        for j in range(first // BLOCK, (last + BLOCK - 1) // BLOCK):
-            measure_half_block(rows.codes, rows.norms, cell * BLOCKS + j, query, norm, distances)
-            nearest = distances[0]
-            for r in range(BLOCK):
-                nearest = min(nearest, distances[r])
-            if nearest * factor > loosest:
+        begin = first // BLOCK
+        n_blocks = (last + BLOCK - 1) // BLOCK - begin
+        measure_half_blocks(rows.codes, rows.norms, cell * BLOCKS + begin, n_blocks, query, norm, distances)
+        limit = _limit(loosest, factor)
+        for block in range(n_blocks):
+            if not any_within(distances.ctypes.data + 4 * BLOCK * block, limit):
                 continue
-            for place in range(max(j * BLOCK, first), min((j + 1) * BLOCK, last)):
+            before = (begin + block) * BLOCK
+            for place in range(max(before, first), min(before + BLOCK, last)):
+                if distances[place - begin * BLOCK] > limit:
+                    continue
                 while place >= rows.starts[cell, action + 1]:
                     action += 1
-                distance = np.int64(min(distances[place - j * BLOCK] * factor, FARTHEST))
+                distance = np.int64(min(distances[place - begin * BLOCK] * factor, FARTHEST))
                 if wanted[action] and distance <= kept[action, n - 1] >> 32:
                     slot = rows.owners[cell * ROWS + place]
                     _enter(kept[action], (distance << np.int64(32)) | np.int64(slot))
                     loosest = _loosest(kept, wanted)
+            limit = _limit(loosest, factor)
 
 
 @njit(nogil=True)
@@ -160,6 +164,12 @@ def _loosest(kept, wanted):
         if wanted[action]:
             loosest = max(loosest, kept[action, -1] >> 32)
     return loosest
+
+
+@njit(nogil=True)
+def _limit(loosest, factor):
+    """The distance of half codes, int32, beyond which an entry is a candidate for no action; 1 more for rounding."""
+    return np.int32(min(loosest / factor + 1.0, float(FARTHEST)))
 
 
 @njit(nogil=True)

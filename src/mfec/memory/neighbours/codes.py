@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfec.compiling import njit
-from mfec.memory.neighbours.instructions import prefetch, subtract_dots_of_halves, subtract_twice_dots
+from mfec.memory.neighbours.instructions import prefetch, scale_difference, subtract_dots_of_halves, subtract_twice_dots
 
 BLOCK = 16  # rows
 GROUPS, GROUP = 16, 4
@@ -107,7 +107,7 @@ def copy_code(blocks, norms, source, target):
 
 @njit(nogil=True)
 def shift_query(code, query):
-    """Write the query of a code, int8 (parts * 64,), for `measure_block`; returns its part of each squared distance."""
+    """Write the query of a code, int8 (parts * 64,), for `measure_blocks`; returns its part of each squared distance."""
     norm = np.int32(0)
     for j in range(len(code)):
         query[j] = np.int8(np.int16(code[j]) - np.int16(MIDDLE))
@@ -116,13 +116,15 @@ def shift_query(code, query):
 
 
 @numba.njit(inline="always")
-def measure_block(blocks, norms, block, query, query_norm, distances, at):
-    """Squared distances, in steps of the scale, from a query to the 16 rows of a block: `distances[at : at + 16]`."""
-    address = blocks.ctypes.data + block * blocks.shape[1] * PART_BYTES
+def measure_blocks(blocks, norms, block, n, query, query_norm, distances, at):
+    """Squared distances, in steps of the scale, from a query to the rows of n blocks: `distances[at : at + 16 * n]`."""
+    size = blocks.shape[1] * PART_BYTES
+    address = blocks.ctypes.data + block * size
     out = distances.ctypes.data + 4 * at
-    subtract_twice_dots(norms.ctypes.data + 4 * BLOCK * block, query_norm, address, query.ctypes.data, out)
+    subtract_twice_dots(norms.ctypes.data + 4 * BLOCK * block, query_norm, address, size, n, query.ctypes.data, out)
     for part in range(1, blocks.shape[1]):
-        subtract_twice_dots(out, np.int32(0), address + part * PART_BYTES, query.ctypes.data + part * PART, out)
+        place = address + part * PART_BYTES
+        subtract_twice_dots(out, np.int32(0), place, size, n, query.ctypes.data + part * PART, out)
 
 
 @njit(nogil=True)
@@ -147,8 +149,7 @@ def fetch_state(states, slot):
 def measure_rows(blocks, norms, begin, end, query, query_norm, distances):
     """Squared distances to rows begin..end, in whole blocks; returns the place of row `begin` in `distances`."""
     first = begin // BLOCK
-    for block in range(first, (end + BLOCK - 1) // BLOCK):
-        measure_block(blocks, norms, block, query, query_norm, distances, (block - first) * BLOCK)
+    measure_blocks(blocks, norms, first, (end + BLOCK - 1) // BLOCK - first, query, query_norm, distances, 0)
     return begin % BLOCK
 
 
@@ -190,23 +191,22 @@ def half_query(code, centre, step, query):
     """
     unit = np.int32(2 * 65536 // step)
     norm = np.int32(0)
-    for j in range(len(code)):
-        away = (np.int32(code[j]) - np.int32(centre[j])) * unit + np.int32(32768)
-        number = (away >> np.int32(16)) + np.int32(2 * ZERO)
-        query[j] = min(max(number, np.int32(-128)), np.int32(127))
-        norm += number * number
+    for part in range(0, len(code), PART):
+        at = code.ctypes.data + part, centre.ctypes.data + part, query.ctypes.data + part
+        norm += scale_difference(at[0], at[1], unit, np.int32(2 * ZERO), at[2])
     return np.int32(norm >> np.int32(2))
 
 
 @numba.njit(inline="always")
-def measure_half_block(blocks, norms, block, query, query_norm, distances):
-    """Squared distances, in steps of a half code, from a query to the 16 rows of a block."""
-    address = blocks.ctypes.data + block * blocks.shape[1] * HALF_BYTES
+def measure_half_blocks(blocks, norms, block, n, query, query_norm, distances):
+    """Squared distances, in steps of a half code, from a query to the rows of n blocks."""
+    size = blocks.shape[1] * HALF_BYTES
+    address = blocks.ctypes.data + block * size
     out = distances.ctypes.data
-    subtract_dots_of_halves(norms.ctypes.data + 4 * BLOCK * block, query_norm, address, query.ctypes.data, out)
+    subtract_dots_of_halves(norms.ctypes.data + 4 * BLOCK * block, query_norm, address, size, n, query.ctypes.data, out)
     for part in range(1, blocks.shape[1]):
         place = address + part * HALF_BYTES
-        subtract_dots_of_halves(out, np.int32(0), place, query.ctypes.data + part * PART, out)
+        subtract_dots_of_halves(out, np.int32(0), place, size, n, query.ctypes.data + part * PART, out)
 
 
 @numba.njit(inline="always")

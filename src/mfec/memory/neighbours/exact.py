@@ -25,7 +25,7 @@ from mfec.memory.neighbours.codes import (
     encode,
     fetch_state,
     fit_code_book,
-    measure_block,
+    measure_blocks,
     measure_rows,
     parts_of,
     put_code,
@@ -196,7 +196,7 @@ def _search_one(stored, coded, action, query, guess, slots, squared):
     found = measured = 0
     last = (size - 1) // BLOCK
     for block in range(last + 1):
-        measure_block(codes, norms, block, shifted, norm, distances, 0)
+        measure_blocks(codes, norms, block, 1, shifted, norm, distances, 0)
         if any_within(distances.ctypes.data, limit):
             for i in range(min(BLOCK, size - block * BLOCK)):
                 if distances[i] <= limit:

@@ -1,59 +1,100 @@
-"""Two instructions that numba does not offer: dot products of bytes, and prefetching memory."""
+"""Instructions that numba does not offer: dot products of bytes and what goes with them, and prefetching memory."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import binding, ir
 from numba import config
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 ROWS, GROUPS = 16, 16
 SUMS = 4  # independent sums, so that no addition waits for the one before
-WHOLE, SHORT, BYTE = ir.IntType(32), ir.IntType(16), ir.IntType(8)
+LONG, WHOLE, SHORT, BYTE = ir.IntType(64), ir.IntType(32), ir.IntType(16), ir.IntType(8)
 LANES = ir.VectorType(WHOLE, ROWS)  # of a 512-bit register
+BYTES = ir.VectorType(BYTE, ROWS)
 PAIRS = ir.VectorType(SHORT, 2 * ROWS)
+DOTS = (types.uintp, types.int32, types.uintp, types.intp, types.intp, types.uintp, types.uintp)
 DOT_OF_BYTES = "llvm.x86.avx512.vpdpbusd.512"
 
 
-def _subtract_twice_dots(typing_context: Any, start: Any, added: Any, rows: Any, query: Any, out: Any) -> Any:
-    """out[r] = start[r] + added - 2 * dot(rows[:, r], query) for 16 rows of 64 bytes.
+def _subtract_twice_dots(
+    typing_context: Any, start: Any, added: Any, rows: Any, stride: Any, n: Any, query: Any, out: Any
+) -> Any:
+    """out[r] = start[r] + added - 2 * dot(rows[:, r], query) for n blocks of 16 rows of 64 bytes.
 
-    All but `added` are addresses. rows: uint8 (16 groups, 16 rows, 4); query: int8 (64,); start, out: int32 (16,).
+    start, rows, query and out are addresses; `stride` is that from block to block of rows.
+    rows: uint8 (16 groups, 16 rows, 4) a block; query: int8 (64,); start, out: int32 (n * 16,).
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        lines = _lines(builder, arguments[2], GROUPS)
-        _subtract_dots(builder, arguments, lines, 2)
+        _subtract_dots(builder, arguments, lambda rows: _lines(builder, rows, GROUPS), 2)
         return context.get_dummy_value()
 
-    address = types.uintp
-    return types.void(address, types.int32, address, address, address), generate
+    return types.void(*DOTS), generate
 
 
 subtract_twice_dots: Any = intrinsic(_subtract_twice_dots)
 
 
-def _subtract_dots_of_halves(typing_context: Any, start: Any, added: Any, rows: Any, query: Any, out: Any) -> Any:
-    """out[r] = start[r] + added - dot(rows[:, r], query) for 16 rows of 64 numbers of 4 bits.
+def _subtract_dots_of_halves(
+    typing_context: Any, start: Any, added: Any, rows: Any, stride: Any, n: Any, query: Any, out: Any
+) -> Any:
+    """out[r] = start[r] + added - dot(rows[:, r], query) for n blocks of 16 rows of 64 numbers of 4 bits.
 
     As above, but rows: uint8 (8, 16 rows, 4), numbers 0 to 31 in the low halves of the bytes, 32 to 63 in the high.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         four, low = ir.Constant(LANES, [4] * ROWS), ir.Constant(LANES, [0x0F0F0F0F] * ROWS)
-        bytes_ = _lines(builder, arguments[2], GROUPS // 2)
-        lines = [builder.and_(line, low) for line in bytes_]
-        lines += [builder.and_(builder.lshr(line, four), low) for line in bytes_]
+
+        def lines(rows: Any) -> list[Any]:
+            bytes_ = _lines(builder, rows, GROUPS // 2)
+            return [builder.and_(line, low) for line in bytes_] + [
+                builder.and_(builder.lshr(line, four), low) for line in bytes_
+            ]
+
         _subtract_dots(builder, arguments, lines, 1)
         return context.get_dummy_value()
 
-    address = types.uintp
-    return types.void(address, types.int32, address, address, address), generate
+    return types.void(*DOTS), generate
 
 
 subtract_dots_of_halves: Any = intrinsic(_subtract_dots_of_halves)
+
+
+def _scale_difference(typing_context: Any, code: Any, centre: Any, unit: Any, middle: Any, out: Any) -> Any:
+    """out[j] = (code[j] - centre[j]) * unit / 2**16 + middle, rounded, as int8 of 64 bytes each.
+
+    All but `unit` and `middle` are addresses. A number that does not fit is clipped. Returns the sum of the squares of
+    all 64, as they were before.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        code, centre, unit, middle, out = arguments
+        half, sixteen = ir.Constant(LANES, [2**15] * ROWS), ir.Constant(LANES, [16] * ROWS)
+        unit, middle = _spread(builder, unit), _spread(builder, middle)
+        squares = ir.Constant(LANES, [0] * ROWS)
+        for place in range(0, 4 * ROWS, ROWS):
+            numbers, means = (
+                builder.zext(_bytes(builder, address, place, load=True), LANES) for address in (code, centre)
+            )
+            scaled = builder.add(builder.mul(builder.sub(numbers, means), unit), half)
+            number = builder.add(builder.ashr(scaled, sixteen), middle)
+            squares = builder.add(squares, builder.mul(number, number))
+            for sign, end in (("<", 127), (">", -128)):
+                limit = ir.Constant(LANES, [end] * ROWS)
+                number = builder.select(builder.icmp_signed(sign, number, limit), number, limit)
+            builder.store(builder.trunc(number, BYTES), _bytes(builder, out, place), align=1)
+        return builder.call(_function(builder, "llvm.vector.reduce.add.v16i32", WHOLE, [LANES]), [squares])
+
+    address = types.uintp
+    return types.int32(address, address, types.int32, types.int32, address), generate
+
+
+scale_difference: Any = intrinsic(_scale_difference)
 
 
 def _prefetch(typing_context: Any, address: Any) -> Any:
@@ -76,7 +117,7 @@ def _any_within(typing_context: Any, numbers: Any, limit: Any) -> Any:
     """Whether any of 16 numbers, int32 (16,), is at most `limit`; `numbers` is an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        line = builder.load(builder.inttoptr(arguments[0], LANES.as_pointer()), align=4)
+        line = _line(builder, arguments[0])
         within = builder.icmp_signed("<=", line, _spread(builder, arguments[1]))
         return builder.icmp_unsigned("!=", builder.bitcast(within, SHORT), ir.Constant(SHORT, 0))
 
@@ -86,25 +127,36 @@ def _any_within(typing_context: Any, numbers: Any, limit: Any) -> Any:
 any_within: Any = intrinsic(_any_within)
 
 
+def _line(builder: Any, address: Any) -> Any:
+    return builder.load(builder.inttoptr(address, LANES.as_pointer()), align=4)
+
+
+def _bytes(builder: Any, address: Any, place: int, load: bool = False) -> Any:
+    pointer = builder.inttoptr(builder.add(address, ir.Constant(LONG, place)), BYTES.as_pointer())
+    return builder.load(pointer, align=1) if load else pointer
+
+
 def _lines(builder: Any, address: Any, n: int) -> list[Any]:
-    lines = builder.inttoptr(address, LANES.as_pointer())
-    places = (ir.Constant(ir.IntType(64), place) for place in range(n))
-    return [builder.load(builder.gep(lines, [place]), align=4) for place in places]
+    return [_line(builder, builder.add(address, ir.Constant(LONG, 4 * ROWS * place))) for place in range(n)]
 
 
-def _subtract_dots(builder: Any, arguments: Any, lines: list[Any], times: int) -> None:
-    start, added, _, query, out = arguments
+def _subtract_dots(builder: Any, arguments: Any, lines_of: Callable[[Any], list[Any]], times: int) -> None:
+    start, added, rows, stride, n, query, out = arguments
     numbers = builder.inttoptr(query, WHOLE.as_pointer())
+    # Read once for all blocks: a compiler must assume that what is written changes the query.
+    queries = [builder.load(builder.gep(numbers, [ir.Constant(LONG, group)]), align=1) for group in range(GROUPS)]
+    queries, added = [_spread(builder, four) for four in queries], _spread(builder, added)
     add_dots = _add_dots_of_bytes if _has_dots_of_bytes() else _add_dots
-    dots = [ir.Constant(LANES, [0] * ROWS)] * SUMS
-    for group, line in enumerate(lines):
-        place = builder.gep(numbers, [ir.Constant(ir.IntType(64), group)])
-        dots[group % SUMS] = add_dots(builder, dots[group % SUMS], line, _spread(builder, builder.load(place, align=1)))
-    result = builder.add(builder.load(builder.inttoptr(start, LANES.as_pointer()), align=4), _spread(builder, added))
-    dot = builder.add(builder.add(dots[0], dots[1]), builder.add(dots[2], dots[3]))
-    for _ in range(times):
-        result = builder.sub(result, dot)
-    builder.store(result, builder.inttoptr(out, LANES.as_pointer()), align=4)
+    with cgutils.for_range(builder, n) as loop:
+        at = builder.mul(loop.index, ir.Constant(LONG, 4 * ROWS))
+        dots = [ir.Constant(LANES, [0] * ROWS)] * SUMS
+        for group, line in enumerate(lines_of(builder.add(rows, builder.mul(loop.index, stride)))):
+            dots[group % SUMS] = add_dots(builder, dots[group % SUMS], line, queries[group])
+        result = builder.add(_line(builder, builder.add(start, at)), added)
+        dot = builder.add(builder.add(dots[0], dots[1]), builder.add(dots[2], dots[3]))
+        for _ in range(times):
+            result = builder.sub(result, dot)
+        builder.store(result, builder.inttoptr(builder.add(out, at), LANES.as_pointer()), align=4)
 
 
 def _has_dots_of_bytes() -> bool:
