@@ -207,11 +207,13 @@ def _order_nearly(distances, order):
         before[step + 1] += 1
     for i in range(STEPS):
         before[i + 1] += before[i]
+    last = np.searchsorted(before, len(order)) - 1  # no distance beyond this step has a place
     for i in range(len(distances)):
-        place = before[step_of[i]]
-        before[step_of[i]] += 1
-        if place < len(order):
-            order[place] = i
+        if step_of[i] <= last:
+            place = before[step_of[i]]
+            before[step_of[i]] += 1
+            if place < len(order):
+                order[place] = i
 
 
 @njit(nogil=True)

@@ -35,14 +35,8 @@ from mfec.memory.neighbours.cell_changes import (
 )
 from mfec.memory.neighbours.cell_rows import MEAN, ROWS, empty_rows, most_cells, row_bytes_per_entry
 from mfec.memory.neighbours.cell_search import (
-    EVERYTHING_BY_CELLS,
-    NOTHING,
     SMALL,
-    choose_cells,
     measure_effort,
-    merge_candidates,
-    rank_candidates,
-    read_cells,
     search_rows,
 )
 from mfec.memory.neighbours.codes import (
@@ -59,6 +53,7 @@ from mfec.memory.neighbours.index import Found, IndexInMemory, Shape
 from mfec.memory.neighbours.recall import RecallMeter
 from mfec.memory.neighbours.recent import KEPT, RecentQueries
 from mfec.memory.neighbours.scan import Stored, scan
+from mfec.memory.neighbours.shared_search import SharedSearch
 from mfec.threads import n_threads, on_all_cores
 
 OFTEN, LEAST_OFTEN = 512, 16  # measured after every 512th of the entries has changed, and after 16 changes at least
@@ -70,8 +65,11 @@ OUTSIDE = 0.001  # share of numbers below the coded range, and above it; small, 
 SPARES = (8, 16, 32, 64)  # candidates beyond k that are ranked by true distance: the fewest that reach the recall
 TOLERANCE = 0.02
 LEAST_SCANS = KEPT  # before a warning
+EVERYTHING_BY_CELLS = -1  # entries of a buffer that is read in full: there is none
 SCANNED = 262_144  # entries of a buffer that is scanned in full to see what cells can find
 WORTH_SHARING = 65_536  # entries to read; below this, waking another thread costs as much as it saves
+WORTH_HELP = 64  # cells to read with threads that are awake
+PLENTY = 15  # times k candidates, with which reading so many cells is as good as exact
 
 log = logging.getLogger("mfec.memory")
 
@@ -114,6 +112,7 @@ class CellIndex(IndexInMemory):
         books = Books(np.zeros((2, self.dim)), np.ones(2), np.zeros(1, np.int64))
         centres = empty_centres(most_cells(self.n_actions * self.capacity), self.dim)
         self._cells = CodedCells(books, centres, empty_rows(self.n_actions, self.capacity, self.dim))
+        self._shared = SharedSearch(self._stored, self._cells, k=self._k, most_candidates=PLENTY * self._k + SPARES[-1])
         self._changes = 0  # entries put
         self._fitted_at, self._fitted_for = 0, 0  # changes and entries when the book was last looked at
         self._outside = 0  # entries put since then that lie outside the coded range
@@ -188,25 +187,25 @@ class CellIndex(IndexInMemory):
         self, states: NDArray[np.float32], wanted: NDArray[np.bool_], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Nearly the k nearest entries of each wanted (state, action) pair."""
-        slots = np.full((*wanted.shape, k), -1, np.int64)
-        squared = np.full((*wanted.shape, k), np.inf)
-        if self._n_cells == 0 or not wanted.any():
+        if self._n_cells == 0:
+            return np.full((*wanted.shape, k), -1), np.full((*wanted.shape, k), np.inf)
+        slots, squared = np.empty((*wanted.shape, k), np.int64), np.empty((*wanted.shape, k))
+        if len(wanted) == 1 and k == self._k:
+            threads = n_threads() if self._reads >= WORTH_HELP else 1
+            self._shared.find(states[0], wanted[0], self._reads, k + self._spare, SMALL, threads, slots[0], squared[0])
             return slots, squared
+        slots[:], squared[:] = -1, np.inf
         share_read = min(1.0, self._reads / self._n_cells)
         to_read = np.count_nonzero(wanted) * share_read * int(self._sizes.sum()) / self.n_actions
         threads = n_threads() if to_read > WORTH_SHARING else 1
-        if len(wanted) == 1 and threads > 1:
-            kept = self._read(states[0], wanted[0] & (self._sizes > SMALL), self._reads, k + self._spare, threads)
-            rank_candidates(self._stored, states[0], wanted[0], kept, SMALL, slots[0], squared[0])
-        else:
 
-            def search_some(share: int) -> None:
-                search_rows(
-                    self._stored, self._cells, states, wanted, share, threads, self._reads, k + self._spare, SMALL,
-                    slots, squared,
-                )  # fmt: skip
+        def search_some(share: int) -> None:
+            search_rows(
+                self._stored, self._cells, states, wanted, share, threads, self._reads, k + self._spare, SMALL,
+                slots, squared,
+            )  # fmt: skip
 
-            on_all_cores(search_some, threads)
+        on_all_cores(search_some, threads)
         return slots, squared
 
     def measure_recall(
@@ -227,19 +226,6 @@ class CellIndex(IndexInMemory):
     def _stored(self) -> Stored:
         return Stored(self._states, self._entry_ids, self._sizes)
 
-    def _read(
-        self, state: NDArray[np.float32], wanted: NDArray[np.bool_], reads: int, n: int, threads: int
-    ) -> NDArray[np.int64]:
-        """The n best candidates of each action, int64 (n_actions, n), in as many cells."""
-        kept = np.full((threads, self.n_actions, n), NOTHING, np.int64)
-        if wanted.any():
-            codes = np.zeros((2, parts_of(self.dim) * PART), np.uint8)
-            chosen = choose_cells(self._cells, state, reads, codes)
-            parts = [np.ascontiguousarray(chosen[share::threads]) for share in range(threads)]
-            on_all_cores(lambda share: read_cells(self._cells, parts[share], wanted, codes, kept[share]), threads)
-            merge_candidates(kept)
-        return np.asarray(kept[0])
-
     # -- How much to read ---------------------------------------------------------------------------------------------
 
     def _measure_effort(self) -> None:
@@ -257,10 +243,10 @@ class CellIndex(IndexInMemory):
         wanted = np.ones(self.n_actions, np.bool_)
         slots = np.full((self.n_actions, self._k), -1, np.int64)
         squared = np.full(slots.shape, np.inf)
-        plenty = 15 * self._k + SPARES[-1]  # candidates with which reading so many cells is as good as exact
+        plenty = PLENTY * self._k + SPARES[-1]
         enough = min(self._n_cells, max(FEW_CELLS, MORE * self._reads))
-        kept = self._read(query, wanted, enough, plenty, n_threads())
-        rank_candidates(self._stored, query, wanted, kept, EVERYTHING_BY_CELLS, slots, squared)
+        self._shared.find(query, wanted, enough, plenty, EVERYTHING_BY_CELLS, n_threads(), slots, squared)
+        kept = self._shared.candidates(plenty)
         self._needed_reads[at], self._needed_places[at] = -1, -1
         measure_effort(self._cells, query, kept, slots, enough, self._needed_reads[at], self._needed_places[at])
         self._compare_with_scan(query, squared, self._efforts % self.n_actions, at)

@@ -107,7 +107,7 @@ def copy_code(blocks, norms, source, target):
 
 @njit(nogil=True)
 def shift_query(code, query):
-    """Write the query of a code, int8 (parts * 64,), for `measure_blocks`; returns its part of each squared distance."""
+    """Write the query of a code, int8 (parts * 64,), for `measure_blocks`; returns its part of a squared distance."""
     norm = np.int32(0)
     for j in range(len(code)):
         query[j] = np.int8(np.int16(code[j]) - np.int16(MIDDLE))

@@ -1,7 +1,8 @@
-"""Instructions that numba does not offer: dot products of bytes and what goes with them, and prefetching memory."""
+"""Instructions that numba does not offer: dot products of bytes, prefetching memory, and words between threads."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -113,6 +114,57 @@ def _prefetch(typing_context: Any, address: Any) -> Any:
 prefetch: Any = intrinsic(_prefetch)
 
 
+def _load_number(typing_context: Any, address: Any) -> Any:
+    """The int64 at an address, as another thread has left it, and all that it wrote before."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load_atomic(_number(builder, arguments[0]), "seq_cst", 8)
+
+    return types.int64(types.uintp), generate
+
+
+load_number: Any = intrinsic(_load_number)
+
+
+def _store_number(typing_context: Any, address: Any, number: Any) -> Any:
+    """Write an int64 to an address, after all that was written before."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store_atomic(arguments[1], _number(builder, arguments[0]), "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.uintp, types.int64), generate
+
+
+store_number: Any = intrinsic(_store_number)
+
+
+def _add_to_number(typing_context: Any, address: Any, number: Any) -> Any:
+    """Add to the int64 at an address, whatever other threads do; returns what was there before."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.atomic_rmw("add", _number(builder, arguments[0]), arguments[1], "seq_cst")
+
+    return types.int64(types.uintp, types.int64), generate
+
+
+add_to_number: Any = intrinsic(_add_to_number)
+
+
+def _pause(typing_context: Any) -> Any:
+    """Wait for some nanoseconds, as a loop should that waits for another thread."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if platform.machine() in ("x86_64", "AMD64"):
+            builder.call(_function(builder, "llvm.x86.sse2.pause", ir.VoidType(), []), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+pause: Any = intrinsic(_pause)
+
+
 def _any_within(typing_context: Any, numbers: Any, limit: Any) -> Any:
     """Whether any of 16 numbers, int32 (16,), is at most `limit`; `numbers` is an address."""
 
@@ -125,6 +177,10 @@ def _any_within(typing_context: Any, numbers: Any, limit: Any) -> Any:
 
 
 any_within: Any = intrinsic(_any_within)
+
+
+def _number(builder: Any, address: Any) -> Any:
+    return builder.inttoptr(address, LONG.as_pointer())
 
 
 def _line(builder: Any, address: Any) -> Any:
