@@ -186,13 +186,14 @@ def _collect(stored, coded, look_up, kept):
         _share(stored, coded, look_up, READ, (look_up.numbers[N_CHOSEN] + CELLS - 1) // CELLS)
         merge_candidates(kept)
         again = False
-        for action in np.flatnonzero(look_up.large):
-            last = kept[0, action, -1]
-            full = last & SLOT != SLOT
-            look_up.large[action] = not full and look_up.guesses[action] != NOTHING
-            again |= look_up.large[action]
-            farther = min((last >> 32) * FARTHER // 8, FARTHEST)
-            look_up.guesses[action] = (farther << 32) | SLOT if full else NOTHING
+        for action in range(n_actions):
+            if look_up.large[action]:
+                last = kept[0, action, -1]
+                full = last & SLOT != SLOT
+                look_up.large[action] = not full and look_up.guesses[action] != NOTHING
+                again |= look_up.large[action]
+                farther = min((last >> 32) * FARTHER // 8, FARTHEST)
+                look_up.guesses[action] = (farther << 32) | SLOT if full else NOTHING
     look_up.large[:] = wanted
 
 
