@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.waiting import wait_until
 
-from mfec.memory.neighbours import cells
+from mfec.memory.neighbours import shared_search
 from mfec.memory.neighbours.cells import CellIndex
 
 K = 11
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 @pytest.fixture(params=["1", "2", "4"], autouse=True)
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MFEC_THREADS", request.param)
-    monkeypatch.setattr(cells, "WORTH_HELP", 0)
+    monkeypatch.setattr(shared_search, "WORTH_HELP", 0)
 
 
 def rooms(rng: np.random.Generator, n: int) -> Array:

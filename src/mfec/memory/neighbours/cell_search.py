@@ -20,6 +20,7 @@ from mfec.memory.neighbours.instructions import any_within, prefetch
 from mfec.memory.neighbours.scan import enter, scan
 
 SMALL = 1024  # entries of a buffer that is read in full
+EVERYTHING_BY_CELLS = -1  # the same where none is
 NOTHING, SLOT = 2**63 - 1, 2**32 - 1  # no candidate; the bits of a candidate that are its slot
 MORE_CELLS = 8  # times as many, for actions with too few candidates
 AT_ONCE = 4  # states whose distance is measured side by side

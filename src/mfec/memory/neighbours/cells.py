@@ -35,6 +35,7 @@ from mfec.memory.neighbours.cell_changes import (
 )
 from mfec.memory.neighbours.cell_rows import MEAN, ROWS, empty_rows, most_cells, row_bytes_per_entry
 from mfec.memory.neighbours.cell_search import (
+    EVERYTHING_BY_CELLS,
     SMALL,
     measure_effort,
     search_rows,
@@ -65,10 +66,8 @@ OUTSIDE = 0.001  # share of numbers below the coded range, and above it; small, 
 SPARES = (8, 16, 32, 64)  # candidates beyond k that are ranked by true distance: the fewest that reach the recall
 TOLERANCE = 0.02
 LEAST_SCANS = KEPT  # before a warning
-EVERYTHING_BY_CELLS = -1  # entries of a buffer that is read in full: there is none
 SCANNED = 262_144  # entries of a buffer that is scanned in full to see what cells can find
 WORTH_SHARING = 65_536  # entries to read; below this, waking another thread costs as much as it saves
-WORTH_HELP = 64  # cells to read with threads that are awake
 PLENTY = 15  # times k candidates, with which reading so many cells is as good as exact
 
 log = logging.getLogger("mfec.memory")
@@ -191,8 +190,7 @@ class CellIndex(IndexInMemory):
             return np.full((*wanted.shape, k), -1), np.full((*wanted.shape, k), np.inf)
         slots, squared = np.empty((*wanted.shape, k), np.int64), np.empty((*wanted.shape, k))
         if len(wanted) == 1 and k == self._k:
-            threads = n_threads() if self._reads >= WORTH_HELP else 1
-            self._shared.find(states[0], wanted[0], self._reads, k + self._spare, SMALL, threads, slots[0], squared[0])
+            self._shared.find(states[0], wanted[0], self._reads, k + self._spare, SMALL, slots[0], squared[0])
             return slots, squared
         slots[:], squared[:] = -1, np.inf
         share_read = min(1.0, self._reads / self._n_cells)
@@ -245,7 +243,7 @@ class CellIndex(IndexInMemory):
         squared = np.full(slots.shape, np.inf)
         plenty = PLENTY * self._k + SPARES[-1]
         enough = min(self._n_cells, max(FEW_CELLS, MORE * self._reads))
-        self._shared.find(query, wanted, enough, plenty, EVERYTHING_BY_CELLS, n_threads(), slots, squared)
+        self._shared.find(query, wanted, enough, plenty, EVERYTHING_BY_CELLS, slots, squared)
         kept = self._shared.candidates(plenty)
         self._needed_reads[at], self._needed_places[at] = -1, -1
         measure_effort(self._cells, query, kept, slots, enough, self._needed_reads[at], self._needed_places[at])

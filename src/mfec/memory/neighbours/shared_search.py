@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mfec.compiling import njit
 from mfec.memory.neighbours.cell_rows import most_cells
 from mfec.memory.neighbours.cell_search import (
+    EVERYTHING_BY_CELLS,
     FARTHEST,
     MORE_CELLS,
     NOTHING,
@@ -30,9 +31,11 @@ from mfec.memory.neighbours.cell_search import (
 )
 from mfec.memory.neighbours.codes import PART, parts_of
 from mfec.memory.neighbours.instructions import add_to_number, load_number, pause, store_number
+from mfec.threads import n_threads
 
 MOST_HELPERS = 3  # cells of a million entries an action are read in 0.8 ms; more threads would wait for memory
 CELLS = 32  # in a share
+WORTH_HELP = 64  # cells to read; below this, a thread alone is as fast
 WAITS = 50_000  # that a helper makes before it sleeps, 20 to 40 ns each
 FARTHER = 9  # eighths of the distance of the last candidate
 
@@ -93,14 +96,13 @@ class SharedSearch:
         reads: int,
         candidates: int,
         small: int,
-        threads: int,
         slots: NDArray[np.int64],
         squared: NDArray[np.float64],
     ) -> None:
         """What `search_rows` finds for one state, with the k of the index; slots, squared: (n_actions, k)."""
         with self._lock:
-            if threads > 1:
-                self._wake(min(threads - 1, MOST_HELPERS))
+            if reads >= WORTH_HELP:
+                self._wake(min(n_threads() - 1, MOST_HELPERS))
             search_one(
                 self._stored, self._cells, self._look_up, state, wanted, reads, candidates, small, slots, squared
             )
@@ -116,7 +118,7 @@ class SharedSearch:
             self._helpers.append(awake)
             own = self._stored, self._cells, self._look_up, len(self._helpers)
             threading.Thread(target=_help, args=(*own, awake), name="mfec-search", daemon=True).start()
-        if self._look_up.signals[AWAKE] < len(self._helpers):
+        if self._look_up.signals[AWAKE] < helpers:
             for awake in self._helpers:
                 awake.set()
 
@@ -137,7 +139,10 @@ def _end(signals: NDArray[np.int64], helpers: list[threading.Event]) -> None:
 
 @njit(nogil=True)
 def search_one(stored, coded, look_up, state, wanted, reads, candidates, small, slots, squared):
-    """Nearly the nearest entries of each wanted action, with helpers."""
+    """Nearly the nearest entries of each wanted action, with helpers.
+
+    `small` may be `EVERYTHING_BY_CELLS`: what is not in so many cells is not found.
+    """
     n_actions, any_large = len(wanted), False
     for j in range(len(state)):
         look_up.state[j] = state[j]
@@ -156,7 +161,7 @@ def search_one(stored, coded, look_up, state, wanted, reads, candidates, small, 
         look_up.numbers[N_CHOSEN] = len(chosen)
         _collect(stored, coded, look_up, kept)
         keep_those_without(kept[0], slots.shape[1], look_up.large)
-        any_large = look_up.large.any() and len(chosen) == reads
+        any_large = small != EVERYTHING_BY_CELLS and look_up.large.any() and len(chosen) == reads
         reads *= MORE_CELLS
     _share(stored, coded, look_up, RANK, n_actions)
     for action in range(n_actions):
