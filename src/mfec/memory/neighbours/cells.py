@@ -19,9 +19,6 @@ from numpy.typing import NDArray
 from mfec.memory.neighbours.cell_centres import (
     CURSOR,
     N_CELLS,
-    N_REGIONS,
-    NUMBERS,
-    REGION,
     empty_centres,
 )
 from mfec.memory.neighbours.cell_changes import (
@@ -29,26 +26,23 @@ from mfec.memory.neighbours.cell_changes import (
     CodedCells,
     begin_book,
     drop_entries,
-    lay_out,
     put_entries,
     renew_cells,
 )
-from mfec.memory.neighbours.cell_rows import MEAN, ROWS, empty_rows, most_cells, row_bytes_per_entry
+from mfec.memory.neighbours.cell_rows import MEAN, empty_rows, most_cells, row_bytes_per_entry
 from mfec.memory.neighbours.cell_search import (
     EVERYTHING_BY_CELLS,
     SMALL,
     measure_effort,
     search_rows,
 )
+from mfec.memory.neighbours.cells_on_disk import cells_fit, put_back, tensors_of
 from mfec.memory.neighbours.codes import (
-    COARSEST_STEP,
     LEVELS,
     PART,
     SAMPLE,
     fit_code_book,
-    get_codes,
     parts_of,
-    put_codes,
 )
 from mfec.memory.neighbours.index import Found, IndexInMemory, Shape
 from mfec.memory.neighbours.recall import RecallMeter
@@ -304,26 +298,11 @@ class CellIndex(IndexInMemory):
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """The cells, region by region, the cell of each entry in slot order, and what recent queries took."""
-        books, centres, rows = self._cells
-        filled = centres.filled[: centres.counts[N_REGIONS]].copy()
-        cells = np.concatenate([centres.cells[region, :n] for region, n in enumerate(filled)] or [centres.cells[0, :0]])
-        numbers = np.empty(centres.counts[NUMBERS], np.int32)
-        numbers[cells] = np.arange(len(cells), dtype=np.int32)
         return {
             "queries": self._queries.kept.copy(),
             "needed_reads": self._needed_reads.copy(),
             "needed_places": self._needed_places.copy(),
-            "lows": books.lows.copy(),
-            "filled": filled,
-            "regions": get_codes(centres.regions, np.arange(len(filled)), parts_of(self.dim) * PART),
-            "centres": get_codes(centres.centres, centres.places[cells], parts_of(self.dim) * PART),
-            "codes": centres.codes[cells],
-            "steps": centres.steps[cells],
-            "misfits": centres.misfits[cells],
-            "books": centres.books[cells],
-            "cell_of": np.concatenate(
-                [numbers[(own[:size] - 1) // ROWS] for own, size in zip(rows.where, self._sizes, strict=True)]
-            ),
+            **tensors_of(self._cells, self._sizes),
         }
 
     def resume(
@@ -349,59 +328,22 @@ class CellIndex(IndexInMemory):
         self._reads, self._spare = int(settings["reads"]), int(settings["spare"])
         if tensors["needed_reads"].shape == self._needed_reads.shape:  # else they are of another k
             self._needed_reads[:], self._needed_places[:] = tensors["needed_reads"], tensors["needed_places"]
-        books, centres, _ = self._cells
-        books.lows[:], books.scales[:], books.today[0] = tensors["lows"], settings["scales"], settings["book"]
-        filled, n_cells = tensors["filled"], len(tensors["centres"])
-        places = np.flatnonzero(np.arange(REGION) < filled[:, None])  # region by region
-        centres.filled[: len(filled)] = filled
-        centres.cells.reshape(-1)[places] = np.arange(n_cells)
-        centres.places[:n_cells] = places
-        put_codes(centres.regions, centres.region_norms, np.arange(len(filled)), tensors["regions"])
-        put_codes(centres.centres, centres.norms, places, tensors["centres"])
-        for name in ("codes", "steps", "misfits", "books"):
-            getattr(centres, name)[:n_cells] = tensors[name]
-        old = int(np.count_nonzero(tensors["books"] != settings["book"]))
-        centres.counts[:] = len(filled), n_cells, n_cells, 0, settings["cursor"], old
-        lay_out(self._states, actions, slots, tensors["cell_of"], self._cells)
+        put_back(self._cells, self._states, actions, slots, settings, tensors)
         return None
 
     def _check_fits(
         self, actions: NDArray[np.int64], settings: dict[str, Any], tensors: dict[str, NDArray[Any]]
     ) -> None:
         """Compiled code trusts what it is given: an error if a checkpoint is not one of this index."""
-        width, n_regions, n_cells = parts_of(self.dim) * PART, len(tensors["regions"]), len(tensors["centres"])
         effort = (*self._needed_reads.shape[:2], *tensors["needed_reads"].shape[2:])
-        wanted: dict[str, tuple[Any, tuple[int, ...], float, float]] = {  # type, shape, least, most
-            "needed_reads": (np.int32, effort, -1, np.inf),
-            "needed_places": (np.int32, effort, -1, np.inf),
-            "lows": (np.float64, (2, self.dim), -np.inf, np.inf),
-            "filled": (np.int32, (n_regions,), min(1, n_cells), REGION),
-            "regions": (np.uint8, (n_regions, width), 0, LEVELS),
-            "centres": (np.uint8, (n_cells, width), 0, LEVELS),
-            "codes": (np.uint8, (n_cells, width), 0, LEVELS),
-            "steps": (np.int32, (n_cells,), 1, COARSEST_STEP),
-            "misfits": (np.int32, (n_cells,), 0, ROWS),
-            "books": (np.uint8, (n_cells,), 0, 1),
-            "cell_of": (np.int32, actions.shape, 0, n_cells - 1),
-        }
         fits = (
             all(
-                tensor.dtype == kind
-                and tensor.shape == shape
-                and (tensor.size == 0 or (tensor.min() >= least and tensor.max() <= most))
-                for tensor, (kind, shape, least, most) in ((tensors[name], want) for name, want in wanted.items())
+                tensors[name].dtype == np.int32 and tensors[name].shape == effort and tensors[name].min() >= -1
+                for name in ("needed_reads", "needed_places")
             )
-            and bool(np.isfinite(tensors["lows"]).all())
-            and tensors["filled"].sum() == n_cells <= most_cells(self.n_actions * self.capacity)
-            and n_regions <= len(self._cells.centres.filled)
-            and (n_cells > 0) == (len(actions) > 0)
-            and np.bincount(tensors["cell_of"], minlength=1).max() < ROWS
-            and all(0.0 < float(scale) < np.inf for scale in settings["scales"])
-            and len(settings["scales"]) == 2
-            and settings["book"] in (0, 1)
+            and cells_fit(self._cells, self._states.shape, actions, settings, tensors)
             and settings["spare"] in SPARES
-            and 1 <= int(settings["reads"]) <= max(1, n_cells)
-            and 0 <= int(settings["cursor"]) <= n_regions * REGION
+            and 1 <= int(settings["reads"]) <= max(1, len(tensors["centres"]))
             and int(settings["measure_at"]) > int(settings["changes"])
             and min(int(settings[name]) for name in ("changes", "fitted_at", "fitted_for", "outside", "efforts")) >= 0
         )
