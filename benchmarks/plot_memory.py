@@ -20,6 +20,10 @@ SHOWN = {
     "usearch": ("usearch", "C1", "s-"),
     "hnswlib": ("hnswlib", "C2", "^-"),
     "FAISS HNSW": ("FAISS HNSW (cannot delete)", "C4", "v:"),
+    "FAISS IVF-Flat": ("FAISS IVF-Flat", "C6", "p-"),
+    "FAISS IVF-SQ8": ("FAISS IVF-SQ8", "C7", "h-"),
+    "FAISS IVF-PQ, fast scan": ("FAISS IVF-PQ (cannot delete)", "C8", "<:"),
+    "ScaNN": ("ScaNN (cannot delete)", "C9", ">:"),
     "FAISS flat": ("FAISS flat (exact)", "C3", "D--"),
     "k-d tree": ("k-d tree, rebuilt (exact)", "C5", "x--"),
 }

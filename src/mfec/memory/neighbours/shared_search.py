@@ -3,7 +3,8 @@
 To wake a thread takes 50 to 70 microseconds, half of what the look-up takes in all. So helpers wait for the next one in
 compiled code, without Python's lock, and sleep only when none has come for a millisecond or two. Work lies in shares
 that every thread takes one by one: what is found does not depend on who read what, and no share waits for a helper that
-has not begun it.
+has not begun it. On a busy machine a helper can lose its core in the middle of a share, which takes milliseconds: then
+the next look-ups are made alone, the more the more often it happens.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from mfec.threads import n_threads
 MOST_HELPERS = 3  # cells of a million entries an action are read in 0.8 ms; more threads would wait for memory
 CELLS = 32  # in a share
 WORTH_HELP = 64  # cells to read; below this, a thread alone is as fast
+LATE = 2_000  # waits for the last share, which take longer than any share should
+LEAST_ALONE, MOST_ALONE = 16, 4_096  # look-ups after that
 WAITS = 50_000  # that a helper makes before it sleeps, 20 to 40 ns each
 FARTHER = 9  # eighths of the distance of the last candidate
 
@@ -44,8 +47,9 @@ FARTHER = 9  # eighths of the distance of the last candidate
 LEFT, DONE, AWAKE, OVER = 0, 8, 16, 24
 READ, RANK = 0, 1  # kinds of work
 # Places in `numbers`: what kind of work is shared and in how many shares, cells to read, candidates of an action,
-# entries of a buffer that is read in full, and candidates that guesses are for.
-KIND, SHARES, N_CHOSEN, CANDIDATES, SMALL_SIZE, GUESSED_FOR = range(6)
+# entries of a buffer that is read in full, candidates that guesses are for, look-ups that are to be made alone, and how
+# many were when a helper was late last.
+KIND, SHARES, N_CHOSEN, CANDIDATES, SMALL_SIZE, GUESSED_FOR, ALONE, LAST_ALONE = range(8)
 
 
 class LookUp(NamedTuple):
@@ -74,7 +78,7 @@ class SharedSearch:
         self._most_candidates = most_candidates
         self._look_up = LookUp(
             signals=np.zeros(4 * 8, np.int64),
-            numbers=np.zeros(6, np.int64),
+            numbers=np.zeros(8, np.int64),
             state=np.empty(dim, np.float32),
             wanted=np.empty(n_actions, np.bool_),
             large=np.empty(n_actions, np.bool_),
@@ -101,7 +105,7 @@ class SharedSearch:
     ) -> None:
         """What `search_rows` finds for one state, with the k of the index; slots, squared: (n_actions, k)."""
         with self._lock:
-            if reads >= WORTH_HELP:
+            if reads >= WORTH_HELP and not self._look_up.numbers[ALONE]:
                 self._wake(min(n_threads() - 1, MOST_HELPERS))
             search_one(
                 self._stored, self._cells, self._look_up, state, wanted, reads, candidates, small, slots, squared
@@ -152,6 +156,7 @@ def search_one(stored, coded, look_up, state, wanted, reads, candidates, small, 
         any_large |= look_up.large[action]
     look_up.slots[:] = -1
     look_up.squared[:] = np.inf
+    in_time = look_up.numbers[ALONE] == 0
     look_up.numbers[CANDIDATES], look_up.numbers[SMALL_SIZE] = candidates, small
     kept = look_up.kept[: (1 + MOST_HELPERS) * n_actions * candidates].reshape(1 + MOST_HELPERS, n_actions, candidates)
     while any_large:
@@ -164,6 +169,10 @@ def search_one(stored, coded, look_up, state, wanted, reads, candidates, small, 
         any_large = small != EVERYTHING_BY_CELLS and look_up.large.any() and len(chosen) == reads
         reads *= MORE_CELLS
     _share(stored, coded, look_up, RANK, n_actions)
+    if look_up.numbers[ALONE] > 0:
+        look_up.numbers[ALONE] -= 1
+    elif in_time and look_up.numbers[LAST_ALONE] > 0:
+        look_up.numbers[LAST_ALONE] -= 1
     for action in range(n_actions):
         for i in range(slots.shape[1]):
             slots[action, i], squared[action, i] = look_up.slots[action, i], look_up.squared[action, i]
@@ -220,13 +229,22 @@ def help_searching(stored, coded, look_up, helper):
 @njit(nogil=True)
 def _share(stored, coded, look_up, kind, shares):
     """Have work of a kind done, by this thread too."""
-    address = look_up.signals.ctypes.data
-    look_up.numbers[KIND], look_up.numbers[SHARES] = kind, shares
+    address, numbers = look_up.signals.ctypes.data, look_up.numbers
+    numbers[KIND], numbers[SHARES] = kind, shares
+    if numbers[ALONE] > 0:
+        for share in range(shares):
+            _do(stored, coded, look_up, 0, share)
+        return
     store_number(address + 8 * DONE, 0)
     store_number(address + 8 * LEFT, shares)
     _take_shares(stored, coded, look_up, 0)
+    waited = 0
     while load_number(address + 8 * DONE) < shares:
+        waited += 1
         pause()
+    if waited > LATE:
+        numbers[LAST_ALONE] = min(2 * numbers[LAST_ALONE] + LEAST_ALONE, MOST_ALONE)
+        numbers[ALONE] = numbers[LAST_ALONE] + 1  # this one, too
 
 
 @njit(nogil=True)
