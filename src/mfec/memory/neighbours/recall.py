@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import sys
 import threading
 import time
 from collections import deque
@@ -61,7 +59,7 @@ class RecallMeter:
         if len(searched) == 0:
             return
         row, action = self._rng.choice(searched.tolist())
-        self._pool = self._pool or ThreadPoolExecutor(1, "mfec-recall", initializer=_yield_to_others)
+        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="mfec-recall")
         entries = self._states[action, : sizes[action]]
         self._stopped.clear()
         query, found = states[row].copy(), squared[row, action].copy()
@@ -81,12 +79,6 @@ class RecallMeter:
         """Let the check that is under way, if there is one, end after the part that it reads; it is not counted."""
         self._stopped.set()
         self.finish()
-
-
-def _yield_to_others() -> None:
-    """Run this thread where a core has nothing else to do, so that no search waits for it."""
-    if hasattr(os, "setpriority") and sys.platform == "linux":  # elsewhere a priority is the process's
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 def _check(
