@@ -29,7 +29,7 @@ from mfec.config import Eviction, IndexName
 from mfec.memory import EpisodicMemory
 
 AT_ONCE = 50_000  # entries that are written together while it fills
-BATCH = 100  # look-ups, and entries written, in turn while it goes on
+BATCH = 100  # entries written, and look-ups, in turn while it goes on
 MB = 1e6
 
 
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--index", choices=get_args(IndexName), default="none")
     parser.add_argument("--eviction", choices=get_args(Eviction), default="updated")
     parser.add_argument("--changes", type=int, default=50_000, help="entries written between two checkpoints")
+    parser.add_argument("--look-ups", type=int, default=BATCH, help="for each 100 of these")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="a folder on the disk to measure, by default a temporary one")
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
@@ -80,7 +81,7 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
         row = "first, whole" if round_ == 0 else f"{options.changes:,} more"
         table.add_row(row, *saved(memory, folder / "run"))
         for _ in range(0, options.changes if round_ < options.rounds else 0, BATCH):
-            memory.estimate(rng.standard_normal((BATCH, options.dim), np.float32))
+            memory.estimate(rng.standard_normal((options.look_ups, options.dim), np.float32))
             write(memory, rng, number, BATCH)
             number += BATCH
     table.add_row("whole, elsewhere", *saved(memory, folder / "fresh"))
