@@ -87,6 +87,16 @@ def test_several_threads_may_ask_at_once() -> None:
         assert list(pool.map(lambda query: shared(index, query, wanted), queries)) == expected
 
 
+def test_after_a_helper_was_late_look_ups_are_made_alone_for_a_while() -> None:
+    index, rng = filled(), np.random.default_rng(7)
+    numbers, wanted = index._shared._look_up.numbers, np.ones(4, np.bool_)
+    numbers[shared_search.ALONE] = 5
+    for left in (4, 3, 2, 1, 0):
+        query = rooms(rng, 1)[0]
+        assert shared(index, query, wanted) == alone(index, query, wanted)
+        assert numbers[shared_search.ALONE] == left
+
+
 def test_cells_that_change_between_look_ups() -> None:
     index, rng = filled(), np.random.default_rng(5)
     for _ in range(30):
@@ -103,7 +113,7 @@ def test_helpers_that_sleep_are_woken_and_end_with_their_index() -> None:
     signals = index._shared._look_up.signals
     for _ in range(3):
         assert shared(index, query, np.ones(4, np.bool_)) == expected
-        wait_until(lambda: signals[16] == 0, "helpers to sleep")
+        wait_until(lambda: signals[shared_search.AWAKE] == 0, "helpers to sleep")
     del index
     gc.collect()
     wait_until(lambda: helpers() <= before, "helpers to end")

@@ -1,7 +1,7 @@
 """One look-up in cells, shared with threads that are awake.
 
-To wake a thread takes 50 to 70 microseconds, half of what the look-up takes in all. So helpers wait for the next one in
-compiled code, without Python's lock, and sleep only when none has come for a millisecond or two. Work lies in shares
+To wake a thread takes 70 microseconds, half of what many a look-up takes in all. So helpers wait for the next one in
+compiled code, without Python's lock, and sleep only when none has come for some milliseconds. Work lies in shares
 that every thread takes one by one: what is found does not depend on who read what, and no share waits for a helper that
 has not begun it. On a busy machine a helper can lose its core in the middle of a share, which takes milliseconds: then
 the next look-ups are made alone, the more the more often it happens.
@@ -34,12 +34,12 @@ from mfec.memory.neighbours.codes import PART, parts_of
 from mfec.memory.neighbours.instructions import add_to_number, load_number, pause, store_number
 from mfec.threads import n_threads
 
-MOST_HELPERS = 3  # cells of a million entries an action are read in 0.8 ms; more threads would wait for memory
+MOST_HELPERS = 3  # one was measured: 1.0 ms instead of 1.7 in 9 x 1,000,000 entries
 CELLS = 32  # in a share
 WORTH_HELP = 64  # cells to read; below this, a thread alone is as fast
-LATE = 2_000  # waits for the last share, which take longer than any share should
+LATE = 2_000  # waits for the last share; they take longer than any share should, 0.9 ms on that machine
 LEAST_ALONE, MOST_ALONE = 16, 4_096  # look-ups after that
-WAITS = 50_000  # that a helper makes before it sleeps, 20 to 40 ns each
+WAITS = 50_000  # that a helper makes before it sleeps: 23 ms in a virtual machine, where each takes long
 FARTHER = 9  # eighths of the distance of the last candidate
 
 # Places in `signals`, each in a cache line of its own: shares that nobody has taken, shares that are done, helpers that
@@ -75,7 +75,6 @@ class SharedSearch:
         """stored: `Stored`; cells: `CodedCells`. All arrays of both must stay where they are."""
         n_actions, capacity, dim = stored.states.shape
         self._stored, self._cells = stored, cells
-        self._most_candidates = most_candidates
         self._look_up = LookUp(
             signals=np.zeros(4 * 8, np.int64),
             numbers=np.zeros(8, np.int64),
@@ -91,7 +90,7 @@ class SharedSearch:
         )
         self._lock = threading.Lock()
         self._helpers: list[threading.Event] = []  # each is set to wake a helper
-        self._finalizer = weakref.finalize(self, _end, self._look_up.signals, self._helpers)
+        weakref.finalize(self, _end, self._look_up.signals, self._helpers)
 
     def find(
         self,
